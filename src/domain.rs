@@ -1,0 +1,15 @@
+//! The rules of money and state, as pure functions of facts.
+//!
+//! Nothing here reads a clock, a file, a socket, a database or JSON, and nothing here is async: every function
+//! takes what is known and returns plain data. `ops` loads the facts and carries the results out; the tests of this
+//! module need nothing but this module.
+//!
+//! Reading order: [`ids`] and [`money`] are the atoms, [`event`] is what Stripe told us in our own words,
+//! [`policy`] is what the operator configured, [`grant`] is the rule of credits, and [`decide`] puts them together.
+
+pub mod decide;
+pub mod event;
+pub mod grant;
+pub mod ids;
+pub mod money;
+pub mod policy;

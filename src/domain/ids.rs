@@ -1,0 +1,98 @@
+//! Identifiers of Stripe's objects, one type each, so that a customer cannot be passed where an invoice belongs.
+//!
+//! Stripe promises no prefix and no length but "up to 255 characters"; merchants choose some ids themselves.
+//! Ids are case-sensitive, and nothing is ever concluded from their text.
+
+use std::fmt;
+
+/// The longest id that Stripe documents, in bytes.
+pub const ID_BYTES_MAX: usize = 255;
+
+/// A text that cannot be an id: empty, longer than [`ID_BYTES_MAX`], or with control characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotAnId;
+
+impl fmt::Display for NotAnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not an id: must have 1 to {ID_BYTES_MAX} bytes and no control characters")
+    }
+}
+
+impl std::error::Error for NotAnId {}
+
+macro_rules! id {
+    ($(#[$doc:meta] $name:ident;)+) => {$(
+        #[$doc]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Accepts any text of 1 to [`ID_BYTES_MAX`] bytes without control characters.
+            ///
+            /// # Errors
+            /// [`NotAnId`] for everything else.
+            pub fn parse(text: &str) -> Result<Self, NotAnId> {
+                if text.is_empty() || text.len() > ID_BYTES_MAX || text.chars().any(char::is_control) {
+                    return Err(NotAnId);
+                }
+                Ok(Self(text.into()))
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    )+};
+}
+
+id! {
+    /// Something that happened once: `evt_…` from Stripe, `op_…`, `import:…` or `job:…` of our own.
+    EventId;
+    /// A Stripe customer, which is what an account of ours is.
+    AccountId;
+    /// An invoice, `in_…`.
+    InvoiceId;
+    /// A checkout session, `cs_…`.
+    CheckoutId;
+    /// A subscription, `sub_…`.
+    SubscriptionId;
+    /// A payment intent (`pi_…`) or, where there is none, a charge (`ch_…`, `py_…`).
+    PaymentId;
+    /// A charge, `ch_…` or `py_…`.
+    ChargeId;
+    /// A price (`price_…`) or its predecessor, a plan; merchants may have chosen the id.
+    PriceId;
+    /// A refund, `re_…` or `pyr_…`.
+    RefundId;
+    /// A dispute, `dp_…` or `du_…`.
+    DisputeId;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_of_sensible_length_is_an_id() {
+        assert!(EventId::parse("evt_1").is_ok());
+        assert!(AccountId::parse("Größe-7").is_ok());
+        assert!(EventId::parse(&"x".repeat(ID_BYTES_MAX)).is_ok());
+        assert_eq!(EventId::parse(""), Err(NotAnId));
+        assert_eq!(EventId::parse(&"x".repeat(ID_BYTES_MAX + 1)), Err(NotAnId));
+        assert_eq!(EventId::parse("evt\n1"), Err(NotAnId));
+    }
+}
