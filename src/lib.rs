@@ -1,1 +1,27 @@
-//! billingd
+//! billingd receives Stripe's webhooks and keeps the books: one effect per fact, in an embedded SQLite ledger.
+//!
+//! # Map
+//!
+//! Each layer uses only those below it; `tests/it/tidy.rs` holds this.
+//!
+//! | layer | owns | must not know |
+//! |---|---|---|
+//! | [`cli`] | commands: arguments, tables for people, exit status | SQL, rules |
+//! | [`app`] | the composition root: config → store → writer → listeners | rules |
+//! | [`http`] | the listeners: request, one operation, answer | SQL, rules |
+//! | [`ops`] | operations: transactions, where rules and tables meet | HTTP, the command line, the clock |
+//! | [`stripe`] | how Stripe speaks: signature, JSON → our words | SQL, rules |
+//! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
+//! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
+//!
+//! [`config`] and [`clock`] are leaves.
+
+pub mod app;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod domain;
+pub mod http;
+pub mod ops;
+pub mod store;
+pub mod stripe;

@@ -1,1 +1,7 @@
-fn main() {}
+//! Arguments in, exit status out.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    billingd::cli::run()
+}

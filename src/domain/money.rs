@@ -86,6 +86,14 @@ pub struct UnitAmount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAUnitAmount;
 
+impl fmt::Display for NotAUnitAmount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a unit amount: must be minor units from 0 on, with at most twelve decimals")
+    }
+}
+
+impl std::error::Error for NotAUnitAmount {}
+
 impl UnitAmount {
     /// How many [`UnitAmount::trillionths`] are one minor unit.
     pub const SCALE: i128 = 1_000_000_000_000;

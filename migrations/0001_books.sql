@@ -1,0 +1,329 @@
+-- The books. Times are Unix seconds, but for columns named _ms.
+-- Texts that come from Stripe keep Stripe's spelling; enums of our own are checked.
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Everything that happened once: the claim of an event is its row here.
+CREATE TABLE events (
+    event_id        TEXT PRIMARY KEY,
+    source          TEXT NOT NULL CHECK (source IN ('webhook', 'backfill', 'import', 'operator', 'job')),
+    type            TEXT NOT NULL,
+    status          TEXT NOT NULL CHECK (status IN ('pending', 'completed', 'failed')),
+    outcome         TEXT CHECK (outcome IN ('applied', 'no_effect', 'stale', 'ignored')),
+    needs           TEXT,
+    reason          TEXT,
+    attempts        INTEGER NOT NULL DEFAULT 0,
+    error_code      TEXT,
+    duplicates      INTEGER NOT NULL DEFAULT 0,
+    late_duplicates INTEGER NOT NULL DEFAULT 0,
+    dead_letter     INTEGER NOT NULL DEFAULT 0 CHECK (dead_letter IN (0, 1)),
+    api_version     TEXT,
+    livemode        INTEGER NOT NULL CHECK (livemode IN (0, 1)),
+    stripe_account  TEXT,
+    object_id       TEXT,
+    account_id      TEXT,
+    created_at      INTEGER NOT NULL,
+    received_at     INTEGER NOT NULL,   -- milliseconds
+    tried_at        INTEGER NOT NULL,   -- milliseconds: when it last ran
+    processed_at    INTEGER,            -- milliseconds; NULL until completed
+    last_error      TEXT,
+    CHECK ((status = 'completed') = (outcome IS NOT NULL)),
+    CHECK ((status = 'completed') = (processed_at IS NOT NULL)),
+    CHECK ((status = 'pending') = (needs IS NOT NULL)),
+    CHECK (dead_letter = 0 OR status = 'failed')
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX events_open ON events (needs, received_at) WHERE status <> 'completed';
+
+CREATE TABLE payload_dictionaries (
+    dictionary_id INTEGER PRIMARY KEY,
+    content       BLOB NOT NULL
+) STRICT;
+
+-- The only place where a raw payload is kept. `digest` is the SHA-256 of the bytes as received.
+CREATE TABLE event_payloads (
+    event_id TEXT PRIMARY KEY REFERENCES events (event_id) ON DELETE CASCADE,
+    body     BLOB NOT NULL,
+    digest   BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What snapshots taught about prices. `unit_amount` is a decimal text in minor units; NULL: the price has none.
+CREATE TABLE prices (
+    price_id    TEXT NOT NULL,
+    currency    TEXT NOT NULL,
+    unit_amount TEXT,
+    product_id  TEXT,
+    PRIMARY KEY (price_id, currency)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE accounts (
+    account_id         TEXT PRIMARY KEY,
+    reference          TEXT,
+    reference_strength INTEGER NOT NULL DEFAULT 0,  -- 1 client_reference_id, 2 metadata, 3 operator
+    reference_at       INTEGER,
+    tier               TEXT,
+    deleted_at         INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX accounts_reference ON accounts (reference) WHERE reference IS NOT NULL;
+
+CREATE TABLE tier_changes (
+    change_id       INTEGER PRIMARY KEY,
+    account_id      TEXT NOT NULL,
+    from_tier       TEXT,
+    to_tier         TEXT,
+    source_event_id TEXT NOT NULL REFERENCES events (event_id),
+    at              INTEGER NOT NULL,
+    UNIQUE (account_id, source_event_id)
+) STRICT;
+
+CREATE TABLE invoices (
+    invoice_id      TEXT PRIMARY KEY,
+    account_id      TEXT,
+    subscription_id TEXT,
+    status          TEXT NOT NULL,
+    currency        TEXT NOT NULL,
+    total           INTEGER NOT NULL,
+    amount_paid     INTEGER NOT NULL,
+    created_at      INTEGER,
+    snapshot_at     INTEGER NOT NULL,
+    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+) STRICT, WITHOUT ROWID;
+
+-- Which payments paid which invoice.
+CREATE TABLE invoice_payments (
+    invoice_id  TEXT NOT NULL,
+    payment_id  TEXT NOT NULL,
+    amount_paid INTEGER,
+    status      TEXT NOT NULL,
+    snapshot_at INTEGER NOT NULL,
+    PRIMARY KEY (invoice_id, payment_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX invoice_payments_payment ON invoice_payments (payment_id);
+
+-- The newest snapshot of the charge of each payment.
+CREATE TABLE payments (
+    payment_id      TEXT PRIMARY KEY,
+    charge_id       TEXT,
+    account_id      TEXT,
+    currency        TEXT NOT NULL,
+    amount_captured INTEGER NOT NULL,
+    amount_refunded INTEGER NOT NULL,
+    snapshot_at     INTEGER NOT NULL,
+    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE refunds (
+    refund_id       TEXT PRIMARY KEY,
+    payment_id      TEXT,
+    amount          INTEGER NOT NULL,
+    currency        TEXT NOT NULL,
+    status          TEXT,
+    created_at      INTEGER NOT NULL,
+    failed_at       INTEGER,
+    snapshot_at     INTEGER NOT NULL,
+    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX refunds_payment ON refunds (payment_id);
+
+CREATE TABLE disputes (
+    dispute_id      TEXT PRIMARY KEY,
+    payment_id      TEXT,
+    amount          INTEGER NOT NULL,
+    currency        TEXT NOT NULL,
+    status          TEXT NOT NULL,
+    withdrawn_at    INTEGER,
+    reinstated_at   INTEGER,
+    snapshot_at     INTEGER NOT NULL,
+    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX disputes_payment ON disputes (payment_id);
+
+CREATE TABLE subscriptions (
+    subscription_id    TEXT PRIMARY KEY,
+    account_id         TEXT,
+    status             TEXT NOT NULL,
+    tier               TEXT,
+    current_period_end INTEGER,
+    ends_at            INTEGER,
+    collection_paused  INTEGER NOT NULL CHECK (collection_paused IN (0, 1)),
+    pending_tier       TEXT,
+    pending_tier_at    INTEGER,
+    snapshot_at        INTEGER NOT NULL,
+    source_event_id    TEXT NOT NULL REFERENCES events (event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX subscriptions_account ON subscriptions (account_id);
+
+CREATE TABLE subscription_items (
+    subscription_id TEXT NOT NULL REFERENCES subscriptions (subscription_id) ON DELETE CASCADE,
+    position        INTEGER NOT NULL,
+    item_id         TEXT NOT NULL,
+    price_id        TEXT NOT NULL,
+    quantity        INTEGER,
+    gives_tier      INTEGER NOT NULL DEFAULT 0 CHECK (gives_tier IN (0, 1)),
+    PRIMARY KEY (subscription_id, position)
+) STRICT, WITHOUT ROWID;
+
+-- The ledger. An entry is one effect of one event and of one fact; its lines carry the amounts.
+CREATE TABLE ledger_entries (
+    entry_id        INTEGER PRIMARY KEY,
+    account_id      TEXT NOT NULL,
+    kind            TEXT NOT NULL CHECK (kind IN ('grant', 'clawback', 'restore', 'adjustment', 'reversal', 'import')),
+    fact            TEXT NOT NULL UNIQUE,
+    source_event_id TEXT NOT NULL UNIQUE REFERENCES events (event_id),
+    reverses        INTEGER REFERENCES ledger_entries (entry_id),
+    created_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX ledger_entries_account ON ledger_entries (account_id);
+
+CREATE TABLE ledger_lines (
+    entry_id          INTEGER NOT NULL REFERENCES ledger_entries (entry_id),
+    root              TEXT NOT NULL,
+    unit              TEXT NOT NULL,
+    amount            INTEGER NOT NULL,
+    price_id          TEXT,
+    credits_per_unit  INTEGER,
+    original_amount   INTEGER,
+    original_currency TEXT,
+    fx_rate           TEXT,
+    fx_date           TEXT,
+    PRIMARY KEY (entry_id, unit)
+) STRICT, WITHOUT ROWID;
+
+-- Kept equal to the sums of the lines by the one function that posts, proven by `billingd verify`.
+CREATE TABLE balances (
+    account_id TEXT NOT NULL,
+    unit       TEXT NOT NULL,
+    balance    INTEGER NOT NULL,
+    PRIMARY KEY (account_id, unit)
+) STRICT, WITHOUT ROWID;
+
+-- hash = SHA-256(prev_hash ‖ JSON array of the other columns); see store/audit.rs.
+CREATE TABLE audit_log (
+    seq       INTEGER PRIMARY KEY,
+    at        INTEGER NOT NULL,
+    actor     TEXT NOT NULL,
+    action    TEXT NOT NULL,
+    subject   TEXT NOT NULL,
+    event_id  TEXT,
+    detail    TEXT NOT NULL,
+    prev_hash BLOB NOT NULL,
+    hash      BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE reconciliation_runs (
+    run_id      INTEGER PRIMARY KEY,
+    started_at  INTEGER NOT NULL,
+    finished_at INTEGER,
+    result      TEXT
+) STRICT;
+
+CREATE TABLE findings (
+    finding_id    INTEGER PRIMARY KEY,
+    kind          TEXT NOT NULL,
+    subject       TEXT NOT NULL,
+    expected      TEXT,
+    actual        TEXT,
+    status        TEXT NOT NULL CHECK (status IN ('open', 'acknowledged', 'resolved')),
+    first_seen_at INTEGER NOT NULL,
+    last_seen_at  INTEGER NOT NULL,
+    UNIQUE (kind, subject)
+) STRICT;
+
+CREATE TABLE fx_rates (
+    date     TEXT NOT NULL,
+    currency TEXT NOT NULL,
+    rate     TEXT NOT NULL,
+    source   TEXT NOT NULL,
+    PRIMARY KEY (date, currency)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE job_runs (
+    run_id      INTEGER PRIMARY KEY,
+    job         TEXT NOT NULL,
+    started_at  INTEGER NOT NULL,
+    finished_at INTEGER,
+    result      TEXT
+) STRICT;
+
+-- What is written here stays. A correction is a reversing entry.
+CREATE TRIGGER ledger_entries_update BEFORE UPDATE ON ledger_entries
+BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only: post a reversing entry'); END;
+CREATE TRIGGER ledger_entries_delete BEFORE DELETE ON ledger_entries
+BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only: post a reversing entry'); END;
+CREATE TRIGGER ledger_lines_update BEFORE UPDATE ON ledger_lines
+BEGIN SELECT RAISE(ABORT, 'ledger_lines is append-only: post a reversing entry'); END;
+CREATE TRIGGER ledger_lines_delete BEFORE DELETE ON ledger_lines
+BEGIN SELECT RAISE(ABORT, 'ledger_lines is append-only: post a reversing entry'); END;
+CREATE TRIGGER tier_changes_update BEFORE UPDATE ON tier_changes
+BEGIN SELECT RAISE(ABORT, 'tier_changes is append-only'); END;
+CREATE TRIGGER tier_changes_delete BEFORE DELETE ON tier_changes
+BEGIN SELECT RAISE(ABORT, 'tier_changes is append-only'); END;
+CREATE TRIGGER audit_log_update BEFORE UPDATE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
+CREATE TRIGGER audit_log_delete BEFORE DELETE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
+
+-- The stable interface for the user's own app. Times are Unix seconds.
+CREATE VIEW v_events AS
+SELECT event_id, source, type, status, outcome, needs, reason, attempts, error_code, duplicates, late_duplicates,
+       dead_letter, api_version, livemode, stripe_account, object_id, account_id, created_at,
+       received_at / 1000 AS received_at, processed_at / 1000 AS processed_at, last_error
+FROM events;
+
+CREATE VIEW v_ledger AS
+SELECT e.entry_id, e.account_id, a.reference, e.kind, e.fact, l.root, l.unit, l.amount, e.source_event_id, e.reverses,
+       e.created_at
+FROM ledger_entries e
+JOIN ledger_lines l ON l.entry_id = e.entry_id
+LEFT JOIN accounts a ON a.account_id = e.account_id;
+
+CREATE VIEW v_balances AS
+SELECT b.account_id, a.reference, b.unit, b.balance, max(b.balance, 0) AS available
+FROM balances b
+LEFT JOIN accounts a ON a.account_id = b.account_id;
+
+CREATE VIEW v_accounts AS
+SELECT account_id, reference, tier, deleted_at IS NOT NULL AS deleted
+FROM accounts;
+
+CREATE VIEW v_subscriptions AS
+SELECT s.subscription_id, s.account_id, s.status, s.tier,
+       (SELECT group_concat(price_id, ',') FROM (SELECT price_id FROM subscription_items i
+         WHERE i.subscription_id = s.subscription_id ORDER BY price_id)) AS price_ids,
+       (SELECT quantity FROM subscription_items i
+         WHERE i.subscription_id = s.subscription_id ORDER BY gives_tier DESC, position LIMIT 1) AS quantity,
+       s.current_period_end, s.ends_at, s.collection_paused, s.pending_tier, s.pending_tier_at, s.source_event_id
+FROM subscriptions s;
+
+CREATE VIEW v_invoices AS
+SELECT invoice_id, account_id, subscription_id, status, currency, total, amount_paid, source_event_id
+FROM invoices;
+
+CREATE VIEW v_refunds AS
+SELECT refund_id, payment_id AS payment, amount, currency, status
+FROM refunds;
+
+CREATE VIEW v_disputes AS
+SELECT dispute_id, payment_id AS payment, amount, currency, status
+FROM disputes;
+
+CREATE VIEW v_tier_changes AS
+SELECT account_id, from_tier, to_tier, source_event_id, at
+FROM tier_changes;
+
+CREATE VIEW v_audit AS
+SELECT seq, at, actor, action, subject, event_id, detail
+FROM audit_log;
+
+CREATE VIEW v_findings AS
+SELECT finding_id, kind, subject, expected, actual, status, first_seen_at, last_seen_at
+FROM findings;

@@ -1,0 +1,227 @@
+//! The composition root: config → store → writer → listener, in this order, and back in the other one.
+//!
+//! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use actix_web::dev::{Server, ServerHandle};
+use anyhow::Context as _;
+
+use crate::clock::{self, UnixMillis};
+use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
+use crate::domain::money::{Currency, UnitAmount};
+use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
+use crate::http::{self, Budget, Endpoint, Public, Rejections};
+use crate::ops::ingest::{Duplicates, Ingest};
+use crate::store::open::{self, Binding};
+use crate::store::payload;
+use crate::store::reader::Reader;
+use crate::store::writer::{Limits, Writer};
+use crate::stripe::signature::Verifier;
+
+/// Threads that talk to clients. One is enough for most; two keep one busy client from holding up the others.
+const WORKERS: usize = 2;
+
+/// Connections that look up repeats: one for each worker, and one for whoever comes beside them.
+const READERS: u32 = 3;
+
+/// The name under which a database keeps the digest of its server's catalogue.
+pub const CATALOGUE_DIGEST: &str = "catalogue_digest";
+
+/// What a service takes from its surroundings instead of from its config.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings {
+    /// The time of day.
+    pub clock: fn() -> UnixMillis,
+    /// Looks up an environment variable.
+    pub environment: fn(&str) -> Option<String>,
+    /// Limits of the writer.
+    pub limits: Limits,
+    /// Called while the writer lives.
+    pub on_beat: fn(),
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self {
+            clock: clock::now,
+            environment: |name| std::env::var(name).ok(),
+            limits: Limits::default(),
+            on_beat: || (),
+        }
+    }
+}
+
+/// A running service.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddr,
+    handle: ServerHandle,
+    writer: JoinHandle<()>,
+    grace: Duration,
+}
+
+impl Service {
+    /// Starts everything; returns once the listener takes connections. The server is a future that must be polled
+    /// beside the service.
+    ///
+    /// # Errors
+    /// What is wrong with a secret, the database or the address, and what to do about it.
+    pub fn start(config: &Config, surroundings: Surroundings) -> anyhow::Result<(Self, Server)> {
+        let policy = Arc::new(policy(config)?);
+        let endpoints = endpoints(config, surroundings.environment)?;
+        let secrets: usize = config.webhooks.iter().map(|webhook| webhook.signing_secrets.len()).sum();
+        let path = config.database.path.clone();
+        let database = open::server(&path, &binding(config))?;
+        payload::keep_dictionary(database.connection())?;
+        open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
+        let reader = Reader::open(&path, READERS)?;
+        let duplicates = Duplicates::default();
+        let ingest = Ingest::new(policy, duplicates.clone());
+        let (writer, thread) =
+            Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
+                .context("the writer thread cannot be started")?;
+        let listener = TcpListener::bind(config.server.listen)
+            .with_context(|| format!("[server] listen = {} cannot be bound", config.server.listen))?;
+        let address = listener.local_addr()?;
+        let body_bytes_max = usize::try_from(config.server.max_body.as_u64()).unwrap_or(usize::MAX);
+        let public = Arc::new(Public {
+            endpoints,
+            writer,
+            reader,
+            duplicates,
+            rejections: Rejections::default(),
+            budget: Budget::new(body_bytes_max),
+            metadata_key: config.accounts.metadata_key.clone(),
+            body_bytes_max,
+            request_timeout: config.server.request_timeout,
+            folder: folder_of(&path),
+            clock: surroundings.clock,
+        });
+        let grace = config.server.shutdown_grace;
+        let server = http::serve_public(public, listener, WORKERS, grace)?;
+        let service = Self { address, handle: server.handle(), writer: thread, grace };
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            database = %path.display(),
+            mode = if config.stripe.livemode { "live" } else { "test" },
+            listen = %address,
+            secrets,
+            "billingd is ready"
+        );
+        Ok((service, server))
+    }
+
+    /// Where the public listener is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A way to stop the listener from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> ServerHandle {
+        self.handle.clone()
+    }
+
+    /// Waits for the writer, once the listener has ended: what was taken is on disk when this returns.
+    ///
+    /// # Errors
+    /// When the writer does not end in time; nothing that was answered is lost.
+    pub async fn drain(self) -> anyhow::Result<()> {
+        let writer = self.writer;
+        let ended = tokio::task::spawn_blocking(move || writer.join());
+        match tokio::time::timeout(self.grace, ended).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(_) => anyhow::bail!("the writer ended badly; run `billingd verify`"),
+            Err(_) => anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost"),
+        }
+    }
+}
+
+/// Which books the config is about.
+#[must_use]
+pub fn binding(config: &Config) -> Binding {
+    Binding { livemode: config.stripe.livemode, connected_account: config.stripe.connected_account.clone() }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {
+    config
+        .webhooks
+        .iter()
+        .map(|webhook| {
+            let secrets = webhook
+                .signing_secrets
+                .iter()
+                .map(|source| source.resolve(&environment).map(|secret| secret.expose().to_owned()))
+                .collect::<Result<Vec<_>, _>>()
+                .with_context(|| format!("a signing secret of the webhook at {}", webhook.path))?;
+            let tolerance_s = i64::try_from(webhook.tolerance.as_secs()).unwrap_or(i64::MAX);
+            let verifier = Verifier::new(&secrets, tolerance_s)
+                .with_context(|| format!("the signing secrets of the webhook at {}", webhook.path))?;
+            Ok(Endpoint { path: webhook.path.trim_end_matches('/').to_owned(), verifier })
+        })
+        .collect()
+}
+
+/// The rules that a config asks for.
+///
+/// # Errors
+/// When a value is no currency or amount after all.
+pub fn policy(config: &Config) -> anyhow::Result<Policy> {
+    let unit = config.credits.unit.as_deref().map(Currency::parse).transpose().context("[credits] unit")?;
+    let prices = config
+        .prices
+        .iter()
+        .map(|price| {
+            let unit_amount = price
+                .unit_amount
+                .map(UnitAmount::whole)
+                .transpose()
+                .with_context(|| format!("[[price]] {}: unit_amount", price.id))?;
+            let rule = PriceRule {
+                tier: price.tier.clone(),
+                credits: price.credits.unwrap_or_default(),
+                per_invoice: price.per == Per::Invoice,
+                unit: price.unit.clone(),
+                unit_amount,
+                foreign: price.foreign,
+            };
+            Ok((price.id.clone(), rule))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Policy {
+        livemode: config.stripe.livemode,
+        connected_account: config.stripe.connected_account.clone(),
+        credits: Credits {
+            since: config.credits.since,
+            basis: match config.credits.basis {
+                Basis::AmountPaid => policy::Basis::AmountPaid(unit),
+                Basis::Catalogue => policy::Basis::Catalogue,
+            },
+            prorate: config.credits.proration == Proration::Prorate,
+            unlisted_price_fails: config.credits.unlisted_price == UnlistedPrice::Fail,
+        },
+        catalogue: Catalogue::new(prices),
+        tiers: Tiers {
+            order: config.tiers.order.clone(),
+            keep_until_period_end: config.tiers.downgrade == Downgrade::PeriodEnd,
+            access_trialing: config.access.trialing,
+            access_past_due: config.access.past_due,
+            access_unpaid: config.access.unpaid,
+            access_collection_paused: config.access.collection_paused,
+        },
+        max_attempts: config.processing.max_attempts,
+    })
+}

@@ -1,0 +1,173 @@
+//! The command line: one file per family of commands. A command reads its arguments, calls one operation and shows
+//! the result, as a table for people or (`--json`) as one document for programs.
+
+mod accounts;
+mod audit;
+mod check;
+mod events;
+mod output;
+mod serve;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use rusqlite::Connection;
+
+use crate::app;
+use crate::config::{self, Config};
+use crate::store::open;
+use crate::store::reader::Reader;
+
+use output::Output;
+
+/// Done, and nothing was found.
+const DONE: u8 = 0;
+/// It could not be done.
+const NOT_DONE: u8 = 1;
+/// Done, and something was found that a person should look at.
+const FOUND: u8 = 3;
+
+/// Receives Stripe's webhooks and keeps the books: one effect per fact, in an embedded SQLite ledger.
+#[derive(Debug, Parser)]
+#[command(name = "billingd", version, max_term_width = 100, after_help = "\
+Examples:
+  billingd init                       write a config to start from
+  billingd --config prod.toml         serve
+  billingd accounts show cus_123      what an account has, and why")]
+struct Arguments {
+    /// The config file; without one, the defaults and the environment count
+    #[arg(long, global = true, env = "BILLINGD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print one JSON document instead of tables
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service (what happens without a command, too)
+    #[command(after_help = "Example:\n  billingd --config /etc/billingd/billingd.toml serve")]
+    Serve,
+    /// Validate config, secrets and database; print the effective config, secrets redacted
+    #[command(after_help = "Example:\n  billingd --config prod.toml check")]
+    Check,
+    /// What arrived, and what became of it
+    #[command(subcommand)]
+    Events(events::Command),
+    /// Who has what, and why
+    #[command(subcommand)]
+    Accounts(accounts::Command),
+    /// Who changed what
+    #[command(subcommand)]
+    Audit(audit::Command),
+    /// Prove that the books are whole
+    #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
+    Verify,
+    /// Print completions for a shell
+    #[command(after_help = "Example:\n  billingd completions bash > /etc/bash_completion.d/billingd")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs the command that the arguments name; the exit status is that of the contract.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let output = Output::new(arguments.json);
+    match dispatch(&arguments, &output) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            output.error(&error);
+            ExitCode::from(NOT_DONE)
+        }
+    }
+}
+
+fn dispatch(arguments: &Arguments, output: &Output) -> anyhow::Result<u8> {
+    let command = arguments.command.as_ref().unwrap_or(&Command::Serve);
+    match command {
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "billingd", &mut std::io::stdout());
+            Ok(DONE)
+        }
+        Command::Events(events::Command::Types) => events::types(output),
+        _ => with_config(command, &load(arguments)?, output),
+    }
+}
+
+fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    match command {
+        Command::Serve => serve::run(config),
+        Command::Check => check::run(config, output),
+        Command::Events(command) => events::run(command, config, output),
+        Command::Accounts(command) => accounts::run(command, config, output),
+        Command::Audit(command) => audit::run(command, config, output),
+        Command::Verify => verify::run(config, output),
+        Command::Completions { .. } => Ok(DONE),
+    }
+}
+
+fn load(arguments: &Arguments) -> anyhow::Result<Config> {
+    Ok(config::load(arguments.config.as_deref(), std::env::vars())?)
+}
+
+/// What the reading commands read through.
+fn reader(config: &Config) -> anyhow::Result<Reader> {
+    Ok(Reader::open(&config.database.path, 1)?)
+}
+
+/// What the writing commands write through, beside a server that may run.
+///
+/// # Errors
+/// Also when the running server has another catalogue: the same event must not mean two things.
+fn beside(config: &Config) -> anyhow::Result<Connection> {
+    let path = &config.database.path;
+    let connection = open::beside(path, &app::binding(config))?;
+    let held = open::meta(&connection, app::CATALOGUE_DIGEST)?;
+    if held.is_some_and(|held| held != config.catalogue_digest()) {
+        anyhow::bail!(
+            "{}: the server runs with another catalogue than this config; restart billingd, then try again",
+            path.display()
+        );
+    }
+    Ok(connection)
+}
+
+/// The name for the audit log: as given, else the login name.
+fn operator(given: Option<&str>) -> String {
+    let login = || ["LOGNAME", "USER"].iter().find_map(|name| std::env::var(name).ok());
+    given
+        .map(str::to_owned)
+        .or_else(login)
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn walk(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let leaf = command.get_subcommands().next().is_none();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!leaf || help.contains("Example"), "{path} has no example");
+            command.get_subcommands().for_each(|command| walk(command, &path));
+        }
+        walk(&Arguments::command(), "");
+    }
+}

@@ -1,0 +1,229 @@
+//! Who has what, and why.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::clock;
+use crate::config::Config;
+use crate::domain::ids::EventId;
+use crate::ops::adjust::{self, Adjusted, Adjustment};
+use crate::store::events::{self, EventRow, Filter};
+use crate::store::reader::Reader;
+use crate::store::views::{self, AccountRow, AuditFilter, AuditRow, BalanceRow, LedgerRow, SubscriptionRow};
+
+use super::DONE;
+use super::output::{Output, Table, amount, or_dash, plain, time};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List accounts with their tier and balances
+    #[command(after_help = "Example:\n  billingd accounts list --limit 20")]
+    List {
+        /// At most so many
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+        limit: i64,
+    },
+    /// Tell all about one account
+    #[command(after_help = "Example:\n  billingd accounts show cus_123\n  billingd accounts show user-42")]
+    Show {
+        /// The customer's id, or your own reference for it
+        account: String,
+        /// At most so many entries, events and audit rows
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+        limit: i64,
+    },
+    /// Give or take credits by hand; the same key again changes nothing
+    #[command(after_help = "Example:\n  billingd accounts adjust cus_123 --amount -40 --reason \"spent on exports\" --key export-17")]
+    Adjust(AdjustArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AdjustArguments {
+    /// The customer's id, or your own reference for it
+    account: String,
+    /// How much; negative takes
+    #[arg(long, allow_negative_numbers = true)]
+    amount: i64,
+    /// Why; goes into the audit log
+    #[arg(long)]
+    reason: String,
+    /// Names this change: repeating it changes nothing
+    #[arg(long)]
+    key: String,
+    /// The unit of the amount
+    #[arg(long, default_value = "credits")]
+    unit: String,
+    /// Who does this, for the audit log (default: the login name)
+    #[arg(long = "as", value_name = "NAME")]
+    operator: Option<String>,
+}
+
+pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    match command {
+        Command::List { limit } => list(*limit, config, output),
+        Command::Show { account, limit } => show(account, *limit, config, output),
+        Command::Adjust(arguments) => adjust(arguments, config, output),
+    }
+}
+
+/// The id of the account that an id or a reference names.
+pub(super) fn resolve(reader: &Reader, name: &str) -> anyhow::Result<String> {
+    Ok(reader.read(|connection| Ok(adjust::find_account(connection, name)))??.to_string())
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    account: AccountRow,
+    balances: Vec<BalanceRow>,
+}
+
+fn list(limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let listed: Vec<Listed> = super::reader(config)?.read(|connection| {
+        let accounts = views::accounts(connection, limit)?;
+        accounts
+            .into_iter()
+            .map(|account| {
+                let balances = views::balances(connection, Some(&account.account_id))?;
+                Ok(Listed { account, balances })
+            })
+            .collect()
+    })?;
+    output.show(&listed, |listed| {
+        let mut table = Table::new(&["ACCOUNT", "REFERENCE", "TIER", "BALANCES", ""]);
+        for Listed { account, balances } in listed {
+            table.row(&[
+                &account.account_id,
+                &or_dash(account.reference.as_deref()),
+                &or_dash(account.tier.as_deref()),
+                &or_dash(Some(&in_one_line(balances))),
+                &if account.deleted { "deleted at Stripe" } else { "" },
+            ]);
+        }
+        table.render("no accounts")
+    })?;
+    Ok(DONE)
+}
+
+fn in_one_line(balances: &[BalanceRow]) -> String {
+    balances.iter().map(|row| amount(row.balance, &row.unit)).collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Debug, Serialize)]
+struct Story {
+    #[serde(flatten)]
+    account: AccountRow,
+    balances: Vec<BalanceRow>,
+    subscriptions: Vec<SubscriptionRow>,
+    entries: Vec<LedgerRow>,
+    events: Vec<EventRow>,
+    audit: Vec<AuditRow>,
+}
+
+fn show(name: &str, limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let reader = super::reader(config)?;
+    let id = resolve(&reader, name)?;
+    let story = reader.read(|connection| {
+        let Some(account) = views::account(connection, &id)? else { return Ok(None) };
+        Ok(Some(Story {
+            account,
+            balances: views::balances(connection, Some(&id))?,
+            subscriptions: views::subscriptions(connection, &id)?,
+            entries: views::ledger(connection, &id, limit)?,
+            events: events::list(connection, &Filter { account: Some(id.clone()), limit, ..Filter::default() })?,
+            audit: views::audit(connection, &AuditFilter { account: Some(id.clone()), limit, ..AuditFilter::default() })?,
+        }))
+    })?;
+    let Some(story) = story else { anyhow::bail!("there is no account {name}") };
+    output.show(&story, render_story)?;
+    Ok(DONE)
+}
+
+fn render_story(story: &Story) -> String {
+    let account = &story.account;
+    let mut text = format!(
+        "{}  reference {}  tier {}{}\n\nbalances\n",
+        plain(&account.account_id),
+        plain(&or_dash(account.reference.as_deref())),
+        or_dash(account.tier.as_deref()),
+        if account.deleted { "  deleted at Stripe" } else { "" }
+    );
+    let mut balances = Table::new(&[">BALANCE", ">AVAILABLE"]);
+    for row in &story.balances {
+        balances.row(&[&amount(row.balance, &row.unit), &amount(row.available, &row.unit)]);
+    }
+    text.push_str(&balances.render("none"));
+    if !story.subscriptions.is_empty() {
+        text.push_str(&format!("\nsubscriptions\n{}", render_subscriptions(&story.subscriptions)));
+    }
+    text.push_str(&format!("\nentries\n{}", render_ledger(&story.entries)));
+    let mut events = Table::new(&["RECEIVED", "EVENT", "TYPE", "STATUS", "OUTCOME"]);
+    for row in &story.events {
+        events.row(&[&time(row.received_at), &row.event_id, &row.kind, &row.status, &or_dash(row.outcome.as_deref())]);
+    }
+    text.push_str(&format!("\nevents\n{}", events.render("none")));
+    text.push_str(&format!("\naudit\n{}", super::audit::render(&story.audit)));
+    text
+}
+
+fn render_subscriptions(rows: &[SubscriptionRow]) -> String {
+    let mut table = Table::new(&["SUBSCRIPTION", "STATUS", "TIER", "PRICES", "PERIOD END", "ENDS", "NEXT TIER"]);
+    for row in rows {
+        table.row(&[
+            &row.subscription_id,
+            &if row.collection_paused { format!("{} (collection paused)", row.status) } else { row.status.clone() },
+            &or_dash(row.tier.as_deref()),
+            &or_dash(row.price_ids.as_deref()),
+            &row.current_period_end.map_or_else(|| "-".to_owned(), time),
+            &row.ends_at.map_or_else(|| "-".to_owned(), time),
+            &match (&row.pending_tier_at, &row.pending_tier) {
+                (Some(at), tier) => format!("{} on {}", or_dash(tier.as_deref()), time(*at)),
+                (None, _) => "-".to_owned(),
+            },
+        ]);
+    }
+    table.render("none")
+}
+
+pub(super) fn render_ledger(rows: &[LedgerRow]) -> String {
+    let mut table = Table::new(&["POSTED", ">ENTRY", "KIND", ">AMOUNT", "FACT", "BY EVENT"]);
+    for row in rows {
+        table.row(&[
+            &time(row.created_at),
+            &row.entry_id,
+            &row.kind,
+            &amount(row.amount, &row.unit),
+            &row.fact,
+            &row.source_event_id,
+        ]);
+    }
+    table.render("none")
+}
+
+fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let mut connection = super::beside(config)?;
+    let adjustment = Adjustment {
+        account: arguments.account.clone(),
+        amount: arguments.amount,
+        unit: arguments.unit.clone(),
+        reason: arguments.reason.clone(),
+        key: arguments.key.clone(),
+        operator: super::operator(arguments.operator.as_deref()),
+    };
+    let event = fresh_event_id()?;
+    let adjusted = adjust::adjust(&mut connection, &adjustment, &event, config.stripe.livemode, clock::now())?;
+    output.show(&adjusted, |adjusted| render_adjusted(adjusted, &arguments.unit))?;
+    Ok(DONE)
+}
+
+fn render_adjusted(adjusted: &Adjusted, unit: &str) -> String {
+    let done = if adjusted.new { "posted" } else { "was posted before, nothing changed" };
+    format!("{}: {done} as {}; balance {}\n", adjusted.account_id, adjusted.event_id, amount(adjusted.balance, unit))
+}
+
+/// An id that sorts by time and that nobody else makes.
+fn fresh_event_id() -> anyhow::Result<EventId> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random)?;
+    Ok(EventId::parse(&format!("op_{:012x}{}", clock::now(), base16ct::lower::encode_string(&random)))?)
+}

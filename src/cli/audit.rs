@@ -1,0 +1,59 @@
+//! Who changed what.
+
+use clap::Subcommand;
+
+use crate::config::Config;
+use crate::store::views::{self, AuditFilter, AuditRow};
+
+use super::DONE;
+use super::output::{Output, Table, or_dash, time};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the audit log, the newest rows last
+    #[command(after_help = "Example:\n  billingd audit list --account cus_123 --since 30d")]
+    List {
+        /// Only about this account (id or reference)
+        #[arg(long)]
+        account: Option<String>,
+        /// Only by this event
+        #[arg(long)]
+        event: Option<String>,
+        /// Only of this time, such as 24h or 7d
+        #[arg(long, value_name = "DURATION")]
+        since: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+        limit: i64,
+    },
+}
+
+pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let Command::List { account, event, since, limit } = command;
+    let reader = super::reader(config)?;
+    let account = match account {
+        Some(name) => Some(super::accounts::resolve(&reader, name)?),
+        None => None,
+    };
+    let since = super::events::moment(since.as_deref())?;
+    let filter = AuditFilter { account, event: event.clone(), since, limit: *limit };
+    let rows = reader.read(|connection| views::audit(connection, &filter))?;
+    output.show(&rows, |rows| render(rows))?;
+    Ok(DONE)
+}
+
+pub(super) fn render(rows: &[AuditRow]) -> String {
+    let mut table = Table::new(&[">SEQ", "AT", "ACTOR", "ACTION", "SUBJECT", "EVENT", "DETAIL"]);
+    for row in rows {
+        table.row(&[
+            &row.seq,
+            &time(row.at),
+            &row.actor,
+            &row.action,
+            &row.subject,
+            &or_dash(row.event_id.as_deref()),
+            &row.detail,
+        ]);
+    }
+    table.render("no rows")
+}

@@ -1,0 +1,115 @@
+//! How results are shown: tables for people, one JSON document for programs.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::domain::event::UnixSeconds;
+use crate::domain::money::{self, Currency};
+
+/// Where a command shows its result.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(super) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Shows `value` as JSON, or what `people` makes of it.
+    pub(super) fn show<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        let text = if self.json { serde_json::to_string_pretty(value)? } else { people(value) };
+        print(&text)
+    }
+
+    /// Tells why a command could not do its work.
+    #[expect(clippy::print_stderr, reason = "this is where commands tell their errors")]
+    pub(super) fn error(self, error: &anyhow::Error) {
+        if self.json {
+            eprintln!("{}", serde_json::json!({ "error": format!("{error:#}") }));
+        } else {
+            eprintln!("billingd: {error:#}");
+        }
+    }
+}
+
+/// Writes to standard output; a reader that went away (`| head`) is no error.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| {
+        if text.ends_with('\n') || text.is_empty() { Ok(()) } else { stdout.write_all(b"\n") }
+    }) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// A table with aligned columns; numbers stand to the right.
+#[derive(Debug)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+}
+
+impl Table {
+    /// A table with these column heads; a head that starts with `>` makes its column stand to the right.
+    pub(super) fn new(heads: &[&str]) -> Self {
+        let right = heads.iter().map(|head| head.starts_with('>')).collect();
+        let heads = heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
+        Self { rows: vec![heads], right }
+    }
+
+    pub(super) fn row(&mut self, cells: &[&dyn Display]) {
+        self.rows.push(cells.iter().map(|cell| plain(&cell.to_string())).collect());
+    }
+
+    /// The lines of the table, or `otherwise` if it has no rows.
+    pub(super) fn render(&self, otherwise: &str) -> String {
+        if self.rows.len() == 1 {
+            return format!("{otherwise}\n");
+        }
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .zip(&self.right)
+                .map(|((cell, width), right)| if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") })
+                .collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A text from outside, without what could steer a terminal.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
+}
+
+/// A text, or a dash.
+pub(super) fn or_dash(text: Option<&str>) -> String {
+    text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned()
+}
+
+/// A time for people, in UTC.
+pub(super) fn time(at: UnixSeconds) -> String {
+    Timestamp::from_second(at).map_or_else(|_| at.to_string(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// An amount of a unit for people: money with its decimals, credits as they are.
+pub(super) fn amount(amount: i64, unit: &str) -> String {
+    match Currency::parse(unit) {
+        Ok(currency) if unit == currency.as_str() => money::show(amount, currency),
+        _ => format!("{amount} {unit}"),
+    }
+}

@@ -1,0 +1,73 @@
+//! The service, from its start to its end.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::app::{Service, Surroundings};
+use crate::config::{Config, LogFormat, LogLevel};
+
+use super::DONE;
+
+pub(super) fn run(config: &Config) -> anyhow::Result<u8> {
+    start_log(config);
+    actix_web::rt::System::new().block_on(serve(config))?;
+    Ok(DONE)
+}
+
+async fn serve(config: &Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be watched")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be watched")?;
+    let surroundings = Surroundings { on_beat: tell_watchdog, ..Surroundings::default() };
+    let (service, server) = Service::start(config, surroundings)?;
+    tell_systemd(&[sd_notify::NotifyState::Ready]);
+    let handle = service.handle();
+    let server = tokio::spawn(server);
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+    }
+    tell_systemd(&[sd_notify::NotifyState::Stopping]);
+    handle.stop(true).await;
+    server.await.context("the listener ended badly")?.context("the listener ended badly")?;
+    service.drain().await?;
+    tracing::info!("drained; all that was answered is on disk");
+    Ok(())
+}
+
+/// Fed by the writer's own heartbeat, so that systemd restarts a service whose writer is stuck.
+fn tell_watchdog() {
+    tell_systemd(&[sd_notify::NotifyState::Watchdog]);
+}
+
+/// Does nothing when systemd did not start this process.
+fn tell_systemd(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd was not told");
+    }
+}
+
+fn start_log(config: &Config) {
+    let level = match config.log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let json = match config.log.format {
+        LogFormat::Auto => !std::io::stderr().is_terminal(),
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let started = if json {
+        log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+    } else {
+        log.with_ansi(std::io::stderr().is_terminal()).try_init()
+    };
+    // Only a second start in one process could find a log already there, and would use that.
+    drop(started);
+}

@@ -1,0 +1,45 @@
+//! What was refused, counted by reason, and logged at a pace that nobody outside can set.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock::UnixMillis;
+
+/// One line of the log for each reason in this time.
+const LOG_EVERY_MS: i64 = 10_000;
+
+/// Counts refused deliveries.
+#[derive(Debug, Default)]
+pub struct Rejections(Mutex<BTreeMap<&'static str, Count>>);
+
+#[derive(Debug, Default)]
+struct Count {
+    all: u64,
+    untold: u64,
+    told_at: Option<UnixMillis>,
+}
+
+impl Rejections {
+    /// Counts one more; now and then also writes how many there were.
+    pub(super) fn count(&self, code: &'static str, now: UnixMillis) {
+        let untold = {
+            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(code).or_default();
+            count.all += 1;
+            count.untold += 1;
+            if count.told_at.is_some_and(|told_at| now - told_at < LOG_EVERY_MS) {
+                return;
+            }
+            count.told_at = Some(now);
+            std::mem::take(&mut count.untold)
+        };
+        tracing::warn!(reason = code, count = untold, "deliveries were refused");
+    }
+
+    /// How many deliveries were refused so far, by reason.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(code, count)| (*code, count.all)).collect()
+    }
+}

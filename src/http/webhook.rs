@@ -1,0 +1,177 @@
+//! The door for Stripe: body → signature → our own words → the writer → an answer that speaks of what is on disk.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
+use actix_web::{HttpRequest, HttpResponse, Resource, web};
+
+use crate::domain::event::Event;
+use crate::http::body::{self, NotTaken};
+use crate::http::{Public, answer};
+use crate::ops::ingest::{Answer, Delivery};
+use crate::store::events::{self, Source};
+use crate::store::payload::Payload;
+use crate::stripe::wire;
+
+const SIGNATURE: &str = "stripe-signature";
+
+/// The webhook at `path`; `index` is that of its endpoint.
+pub(super) fn resource(path: &str, public: Arc<Public>, index: usize) -> Resource {
+    let handler = move |request: HttpRequest, payload: web::Payload| receive(Arc::clone(&public), index, request, payload);
+    web::resource(path)
+        .route(web::post().to(handler))
+        .default_service(web::to(|| async { answer::method_not_allowed("POST") }))
+}
+
+/// A delivery that was refused; nothing of it is stored.
+struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+async fn receive(public: Arc<Public>, index: usize, request: HttpRequest, payload: web::Payload) -> HttpResponse {
+    let work = deliver(&public, index, &request, payload);
+    match tokio::time::timeout(public.request_timeout, work).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(refusal)) => {
+            public.rejections.count(refusal.code, (public.clock)());
+            if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
+                return answer::try_again(refusal.code, &refusal.message);
+            }
+            answer::refused(refusal.status, refusal.code, &refusal.message)
+        }
+        Err(_) => {
+            public.rejections.count("timeout", (public.clock)());
+            answer::try_again("timeout", "took longer than request_timeout; whether it is stored is open, a repeat is safe")
+        }
+    }
+}
+
+async fn deliver(
+    public: &Public,
+    index: usize,
+    request: &HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Refusal> {
+    let began = Instant::now();
+    refuse_encoding(request.headers())?;
+    let body = body::read(request, payload, public.body_bytes_max, &public.budget).await?;
+    let received = (public.clock)();
+    let event = authentic(public, index, request.headers(), &body.bytes, received)?;
+    if let Some(completed) = completed_before(public, &event) {
+        public.duplicates.note(&event.id, completed.received, received);
+        tracing::debug!(event_id = %event.id, r#type = event.kind, outcome = "duplicate", "webhook");
+        return Ok(answer::duplicate(&event.id, &completed.outcome));
+    }
+    let payload = Payload::pack(&body.bytes).map_err(|error| {
+        tracing::error!(event_id = %event.id, %error, "a payload was not packed");
+        Refusal::unavailable()
+    })?;
+    drop(body);
+    let (id, kind) = (event.id.clone(), event.kind.clone());
+    let delivery = Delivery { event, payload, source: Source::Webhook, received };
+    match public.writer.run(delivery).await {
+        Ok(answer) => {
+            log(id.as_str(), &kind, &answer, began);
+            Ok(answer::of_delivery(&id, &answer))
+        }
+        Err(why) => Ok(answer::not_done(why)),
+    }
+}
+
+/// Nothing of a body is parsed before its signature has been verified.
+fn authentic(
+    public: &Public,
+    index: usize,
+    headers: &HeaderMap,
+    body: &[u8],
+    received: i64,
+) -> Result<Event, Refusal> {
+    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(|value| value.as_bytes()).collect();
+    let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
+    endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
+        status: StatusCode::BAD_REQUEST,
+        code: rejection.code(),
+        message: rejection.message().into(),
+    })?;
+    wire::read(body, &public.metadata_key).map_err(|error| Refusal {
+        status: StatusCode::BAD_REQUEST,
+        code: error.code(),
+        message: error.to_string(),
+    })
+}
+
+/// Trouble with this look-up is no trouble: the writer finds the repeat as well.
+fn completed_before(public: &Public, event: &Event) -> Option<events::Completed> {
+    public.reader.read(|connection| events::completed(connection, &event.id)).unwrap_or_else(|error| {
+        tracing::warn!(event_id = %event.id, %error, "the look-up of a repeat failed");
+        None
+    })
+}
+
+fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
+        None | Some(b"" | b"identity") => Ok(()),
+        Some(_) => Err(Refusal {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            code: "unsupported_encoding",
+            message: "the body must come as it was signed, without Content-Encoding".into(),
+        }),
+    }
+}
+
+impl Refusal {
+    fn unavailable() -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "storage_unavailable",
+            message: "the delivery could not be taken".into(),
+        }
+    }
+}
+
+impl From<NotTaken> for Refusal {
+    fn from(why: NotTaken) -> Self {
+        match why {
+            NotTaken::TooLarge => Self {
+                status: StatusCode::PAYLOAD_TOO_LARGE,
+                code: "body_too_large",
+                message: "the body is larger than [server] max_body".into(),
+            },
+            NotTaken::Overloaded => Self {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                code: "overloaded",
+                message: "more deliveries are arriving than can be taken now".into(),
+            },
+            NotTaken::Broken => Self {
+                status: StatusCode::BAD_REQUEST,
+                code: "body_broken",
+                message: "the body did not arrive whole".into(),
+            },
+        }
+    }
+}
+
+fn log(event_id: &str, kind: &str, answer: &Answer, began: Instant) {
+    let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    match answer {
+        Answer::Completed { outcome, .. } => {
+            tracing::info!(event_id, r#type = kind, outcome = outcome.as_str(), duration_us, "webhook");
+        }
+        Answer::Duplicate { .. } => {
+            tracing::debug!(event_id, r#type = kind, outcome = "duplicate", duration_us, "webhook");
+        }
+        Answer::Pending { needs } => {
+            tracing::info!(event_id, r#type = kind, outcome = "pending", needs, duration_us, "webhook");
+        }
+        Answer::Failed { code, attempts } => {
+            tracing::warn!(event_id, r#type = kind, outcome = "failed", code, attempts, duration_us, "webhook");
+        }
+        Answer::DeadLetter { code, attempts } => {
+            tracing::error!(event_id, r#type = kind, outcome = "dead_letter", code, attempts, duration_us, "webhook");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! An operator's entry: credits given or taken by hand, idempotent by a key of the operator's choice.
+
+use rusqlite::{Connection, TransactionBehavior};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::clock::UnixMillis;
+use crate::domain::decide::{Fact, Outcome};
+use crate::domain::grant::GrantLine;
+use crate::domain::ids::{AccountId, EventId};
+use crate::ops::ingest::to_json;
+use crate::store::audit::{self, Record};
+use crate::store::events::{self, Claim, EventMeta, Source};
+use crate::store::ledger::{self, Entry, Posted};
+use crate::store::{StoreError, accounts};
+
+/// What an operator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adjustment {
+    /// An account id or a reference.
+    pub account: String,
+    /// Positive gives, negative takes; never 0.
+    pub amount: i64,
+    /// The unit of the amount.
+    pub unit: String,
+    /// Why; goes into the audit log.
+    pub reason: String,
+    /// Makes the entry idempotent, over all accounts.
+    pub key: String,
+    /// Who.
+    pub operator: String,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Adjusted {
+    /// The account.
+    pub account_id: String,
+    /// The event of the entry.
+    pub event_id: String,
+    /// False: the same was done before, and nothing changed.
+    pub new: bool,
+    /// The balance in the unit, now.
+    pub balance: i64,
+}
+
+/// Why it was not done.
+#[derive(Debug, Error)]
+pub enum AdjustError {
+    /// No account has this id or reference.
+    #[error("there is no account {0}; `billingd accounts list` shows all")]
+    UnknownAccount(String),
+    /// Several accounts have this reference.
+    #[error("the reference {0} belongs to several accounts ({1}); name one of them by its id")]
+    AmbiguousAccount(String, String),
+    /// The key was used for something else.
+    #[error("the key {key} was used for {held}; choose another key, or repeat exactly that")]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// What it was used for.
+        held: String,
+    },
+    /// What was asked for makes no entry.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The database did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Posts an adjustment, or finds that it was posted before.
+///
+/// `event` is a fresh id; it is used only if the key is new.
+///
+/// # Errors
+/// [`AdjustError`]; then nothing has changed.
+pub fn adjust(
+    connection: &mut Connection,
+    adjustment: &Adjustment,
+    event: &EventId,
+    livemode: bool,
+    now: UnixMillis,
+) -> Result<Adjusted, AdjustError> {
+    validate(adjustment)?;
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
+    let account = find_account(&transaction, &adjustment.account)?;
+    let fact = Fact::adjustment(&adjustment.key);
+    if let Some(held) = ledger::standing(&transaction, &fact)? {
+        if (&held.account, held.unit.as_str(), held.amount)
+            != (&account, adjustment.unit.as_str(), adjustment.amount)
+        {
+            return Err(AdjustError::KeyTaken {
+                key: adjustment.key.clone(),
+                held: format!("{} {} of {}", held.amount, held.unit, held.account),
+            });
+        }
+        let balance = ledger::balance(&transaction, &account, &adjustment.unit)?;
+        return Ok(Adjusted {
+            account_id: account.to_string(),
+            event_id: held.source.to_string(),
+            new: false,
+            balance,
+        });
+    }
+    let meta = EventMeta {
+        id: event,
+        source: Source::Operator,
+        kind: "operator.adjustment",
+        api_version: None,
+        livemode,
+        stripe_account: None,
+        object_id: None,
+        account: Some(&account),
+        created: now / 1000,
+        received: now,
+    };
+    if events::complete(&transaction, &meta, Outcome::Applied, Some(&adjustment.reason), now)? == Claim::Lost {
+        return Err(AdjustError::Invalid("the id of this command was used before; try again"));
+    }
+    let line = GrantLine {
+        unit: adjustment.unit.clone(),
+        amount: adjustment.amount,
+        price: None,
+        credits_per_unit: None,
+    };
+    let entry =
+        Entry { account: &account, kind: "adjustment", fact: &fact, root: &fact, source: event, at: now / 1000 };
+    let posted = ledger::post(&transaction, &entry, &[line])?;
+    record(&transaction, adjustment, &account, event, &posted, now)?;
+    transaction.commit().map_err(StoreError::from)?;
+    let balance = posted.first().map_or(0, |line| line.after);
+    Ok(Adjusted { account_id: account.to_string(), event_id: event.to_string(), new: true, balance })
+}
+
+fn validate(adjustment: &Adjustment) -> Result<(), AdjustError> {
+    if adjustment.amount == 0 {
+        return Err(AdjustError::Invalid("an amount of 0 changes nothing; give --amount a number such as -40"));
+    }
+    for (text, problem) in [
+        (&adjustment.key, "the key is empty; give --key a text that names this change, such as ticket-17"),
+        (&adjustment.reason, "the reason is empty; give --reason a text for the audit log"),
+        (&adjustment.unit, "the unit is empty; give --unit a name such as credits"),
+    ] {
+        if text.trim().is_empty() {
+            return Err(AdjustError::Invalid(problem));
+        }
+    }
+    Ok(())
+}
+
+/// The one account that an id or a reference names.
+///
+/// # Errors
+/// [`AdjustError::UnknownAccount`] or [`AdjustError::AmbiguousAccount`].
+pub fn find_account(connection: &Connection, name: &str) -> Result<AccountId, AdjustError> {
+    let mut named = accounts::named(connection, name)?;
+    match (named.pop(), named.is_empty()) {
+        (Some(account), true) => Ok(account),
+        (None, _) => Err(AdjustError::UnknownAccount(name.into())),
+        (Some(last), false) => {
+            named.push(last);
+            let all: Vec<&str> = named.iter().map(AccountId::as_str).collect();
+            Err(AdjustError::AmbiguousAccount(name.into(), all.join(", ")))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    key: &'a str,
+    lines: &'a [Posted],
+    why: &'a str,
+}
+
+fn record(
+    connection: &Connection,
+    adjustment: &Adjustment,
+    account: &AccountId,
+    event: &EventId,
+    posted: &[Posted],
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    let detail = to_json(&Detail { key: &adjustment.key, lines: posted, why: &adjustment.reason })?;
+    let record = Record {
+        at: now / 1000,
+        actor: &format!("operator:{}", adjustment.operator),
+        action: "adjustment",
+        subject: account.as_str(),
+        event_id: Some(event.as_str()),
+        detail: &detail,
+    };
+    audit::append(connection, audit::head(connection)?, &record)?;
+    Ok(())
+}

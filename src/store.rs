@@ -1,0 +1,23 @@
+//! The database: every SQL statement of billingd is in here, beside the function that runs it.
+//!
+//! A [`writer::Writer`] owns the only write connection of a server; commands open one of their own with
+//! [`open::beside`]; everything else reads through a [`reader::Reader`], which cannot write. Nothing in here decides
+//! anything: `ops` asks for facts and tells what to write.
+
+pub mod accounts;
+pub mod audit;
+pub mod error;
+pub mod events;
+pub mod invoices;
+pub mod ledger;
+pub mod migrations;
+pub mod open;
+pub mod payload;
+pub mod prices;
+pub mod reader;
+mod types;
+pub mod verify;
+pub mod views;
+pub mod writer;
+
+pub use error::StoreError;

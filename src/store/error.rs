@@ -1,0 +1,52 @@
+//! What can go wrong with the database, told apart by what the caller does about it.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+use thiserror::Error;
+
+/// An error of the store.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// SQLite said no.
+    #[error("database: {0}")]
+    Sql(#[from] rusqlite::Error),
+    /// No connection could be had.
+    #[error("no connection to the database: {0}")]
+    Pool(#[from] r2d2::Error),
+    /// The database cannot be used as it is.
+    #[error("{}: {problem}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// What is stored cannot be read back.
+    #[error("{what} cannot be read back: {problem}")]
+    Damaged {
+        /// The row or the blob.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn unusable(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::Unusable { path: path.into(), problem: problem.into() }
+    }
+
+    /// Trouble with disk, memory or locks: it says nothing about the event at hand, and the same again may work.
+    #[must_use]
+    pub fn is_environmental(&self) -> bool {
+        match self {
+            Self::Sql(rusqlite::Error::SqliteFailure(failure, _)) => !matches!(
+                failure.code,
+                ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig | ErrorCode::ApiMisuse
+            ),
+            Self::Sql(_) | Self::Damaged { .. } => false,
+            Self::Pool(_) | Self::Unusable { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The event ledger. The row of an event is its claim; it is written together with all that the event does.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+
+use crate::clock::UnixMillis;
+use crate::domain::decide::{Failure, Need, Outcome};
+use crate::domain::event::{Event, UnixSeconds};
+use crate::domain::ids::{AccountId, EventId};
+use crate::store::StoreError;
+
+/// Where an event came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Delivered and signed by Stripe.
+    Webhook,
+    /// A command of a person.
+    Operator,
+}
+
+impl Source {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// What the row of an event says besides its outcome.
+#[derive(Debug, Clone, Copy)]
+pub struct EventMeta<'a> {
+    /// The event.
+    pub id: &'a EventId,
+    /// Where it came from.
+    pub source: Source,
+    /// Stripe's `type`, or one of our own.
+    pub kind: &'a str,
+    /// The version that rendered it.
+    pub api_version: Option<&'a str>,
+    /// Its mode.
+    pub livemode: bool,
+    /// Its connected account.
+    pub stripe_account: Option<&'a str>,
+    /// Its object.
+    pub object_id: Option<&'a str>,
+    /// The account that it is about.
+    pub account: Option<&'a AccountId>,
+    /// When it happened.
+    pub created: UnixSeconds,
+    /// When it arrived.
+    pub received: UnixMillis,
+}
+
+impl<'a> EventMeta<'a> {
+    /// What is known of an event of Stripe's.
+    #[must_use]
+    pub fn of(event: &'a Event, source: Source, account: Option<&'a AccountId>, received: UnixMillis) -> Self {
+        Self {
+            id: &event.id,
+            source,
+            kind: &event.kind,
+            api_version: event.api_version.as_deref(),
+            livemode: event.livemode,
+            stripe_account: event.stripe_account.as_deref(),
+            object_id: event.object_id.as_deref(),
+            account,
+            created: event.created,
+            received,
+        }
+    }
+}
+
+/// Whether a claim was won.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// The event is this run's.
+    Won,
+    /// It was completed before.
+    Lost,
+}
+
+/// Claims an event as completed.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn complete(
+    connection: &Connection,
+    meta: &EventMeta<'_>,
+    outcome: Outcome,
+    reason: Option<&str>,
+    now: UnixMillis,
+) -> Result<Claim, StoreError> {
+    let changed = connection
+        .prepare_cached(
+            "INSERT INTO events (event_id, source, type, status, outcome, reason, api_version, livemode,
+                                 stripe_account, object_id, account_id, created_at, received_at, tried_at, processed_at)
+             VALUES (:id, :source, :type, 'completed', :outcome, :reason, :api_version, :livemode,
+                     :stripe_account, :object, :account, :created, :received, :now, :now)
+             ON CONFLICT (event_id) DO UPDATE SET
+                 status = 'completed', outcome = excluded.outcome, reason = excluded.reason, needs = NULL,
+                 error_code = NULL, last_error = NULL, dead_letter = 0, tried_at = excluded.tried_at,
+                 processed_at = excluded.processed_at
+             WHERE status IN ('failed', 'pending')",
+        )?
+        .execute(named_params! {
+            ":id": meta.id, ":source": meta.source.as_str(), ":type": meta.kind, ":outcome": outcome,
+            ":reason": reason, ":api_version": meta.api_version, ":livemode": meta.livemode,
+            ":stripe_account": meta.stripe_account, ":object": meta.object_id, ":account": meta.account,
+            ":created": meta.created, ":received": meta.received, ":now": now,
+        })?;
+    Ok(if changed == 1 { Claim::Won } else { Claim::Lost })
+}
+
+/// Keeps an event that waits for something.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn wait(
+    connection: &Connection,
+    meta: &EventMeta<'_>,
+    need: &Need,
+    now: UnixMillis,
+) -> Result<Claim, StoreError> {
+    let changed = connection
+        .prepare_cached(
+            "INSERT INTO events (event_id, source, type, status, needs, api_version, livemode, stripe_account,
+                                 object_id, account_id, created_at, received_at, tried_at)
+             VALUES (:id, :source, :type, 'pending', :needs, :api_version, :livemode, :stripe_account,
+                     :object, :account, :created, :received, :now)
+             ON CONFLICT (event_id) DO UPDATE SET
+                 status = 'pending', needs = excluded.needs, error_code = NULL, last_error = NULL, dead_letter = 0,
+                 tried_at = excluded.tried_at
+             WHERE status IN ('failed', 'pending')",
+        )?
+        .execute(named_params! {
+            ":id": meta.id, ":source": meta.source.as_str(), ":type": meta.kind, ":needs": need.to_string(),
+            ":api_version": meta.api_version, ":livemode": meta.livemode, ":stripe_account": meta.stripe_account,
+            ":object": meta.object_id, ":account": meta.account, ":created": meta.created,
+            ":received": meta.received, ":now": now,
+        })?;
+    Ok(if changed == 1 { Claim::Won } else { Claim::Lost })
+}
+
+/// What a recorded failure made of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// Failures so far.
+    pub attempts: i64,
+    /// It is a dead letter now.
+    pub dead_letter: bool,
+}
+
+/// Records one more failure; the `max_attempts`-th makes a dead letter. `None`: it was completed before.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn fail(
+    connection: &Connection,
+    meta: &EventMeta<'_>,
+    failure: &Failure,
+    max_attempts: u32,
+    now: UnixMillis,
+) -> Result<Option<Failed>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "INSERT INTO events (event_id, source, type, status, attempts, error_code, last_error, dead_letter,
+                                 api_version, livemode, stripe_account, object_id, account_id, created_at,
+                                 received_at, tried_at)
+             VALUES (:id, :source, :type, 'failed', 1, :code, :message, 1 >= :max, :api_version, :livemode,
+                     :stripe_account, :object, :account, :created, :received, :now)
+             ON CONFLICT (event_id) DO UPDATE SET
+                 status = 'failed', needs = NULL, attempts = attempts + 1, error_code = excluded.error_code,
+                 last_error = excluded.last_error, dead_letter = attempts + 1 >= :max, tried_at = excluded.tried_at
+             WHERE status IN ('failed', 'pending')
+             RETURNING attempts, dead_letter",
+        )?
+        .query_row(
+            named_params! {
+                ":id": meta.id, ":source": meta.source.as_str(), ":type": meta.kind, ":code": failure.code,
+                ":message": failure.message, ":max": max_attempts, ":api_version": meta.api_version,
+                ":livemode": meta.livemode, ":stripe_account": meta.stripe_account, ":object": meta.object_id,
+                ":account": meta.account, ":created": meta.created, ":received": meta.received, ":now": now,
+            },
+            |row| Ok(Failed { attempts: row.get("attempts")?, dead_letter: row.get("dead_letter")? }),
+        )
+        .optional()?)
+}
+
+/// A completed event, as a duplicate delivery needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completed {
+    /// What became of it.
+    pub outcome: String,
+    /// When it first arrived.
+    pub received: UnixMillis,
+}
+
+/// The event, if it is completed.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn completed(connection: &Connection, id: &EventId) -> Result<Option<Completed>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT outcome, received_at FROM events WHERE event_id = :id AND status = 'completed'")?
+        .query_row(named_params! { ":id": id }, |row| {
+            Ok(Completed { outcome: row.get("outcome")?, received: row.get("received_at")? })
+        })
+        .optional()?)
+}
+
+/// Counts repeated deliveries.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn count_duplicates(connection: &Connection, id: &EventId, all: i64, late: i64) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE events SET duplicates = duplicates + :all, late_duplicates = late_duplicates + :late
+             WHERE event_id = :id",
+        )?
+        .execute(named_params! { ":id": id, ":all": all, ":late": late })?;
+    Ok(())
+}
+
+/// Which events to list. An empty filter lists all.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only of this status.
+    pub status: Option<String>,
+    /// Only of this outcome.
+    pub outcome: Option<String>,
+    /// Only of this type.
+    pub kind: Option<String>,
+    /// Only of this account.
+    pub account: Option<String>,
+    /// Only received at or after this time.
+    pub since: Option<UnixSeconds>,
+    /// At most so many, newest first.
+    pub limit: i64,
+}
+
+/// One row of `v_events`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_events")]
+pub struct EventRow {
+    pub event_id: String,
+    pub source: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+    pub outcome: Option<String>,
+    pub needs: Option<String>,
+    pub reason: Option<String>,
+    pub attempts: i64,
+    pub error_code: Option<String>,
+    pub duplicates: i64,
+    pub late_duplicates: i64,
+    pub dead_letter: bool,
+    pub api_version: Option<String>,
+    pub livemode: bool,
+    pub stripe_account: Option<String>,
+    pub object_id: Option<String>,
+    pub account_id: Option<String>,
+    pub created_at: UnixSeconds,
+    pub received_at: UnixSeconds,
+    pub processed_at: Option<UnixSeconds>,
+    pub last_error: Option<String>,
+}
+
+impl EventRow {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            event_id: row.get("event_id")?,
+            source: row.get("source")?,
+            kind: row.get("type")?,
+            status: row.get("status")?,
+            outcome: row.get("outcome")?,
+            needs: row.get("needs")?,
+            reason: row.get("reason")?,
+            attempts: row.get("attempts")?,
+            error_code: row.get("error_code")?,
+            duplicates: row.get("duplicates")?,
+            late_duplicates: row.get("late_duplicates")?,
+            dead_letter: row.get("dead_letter")?,
+            api_version: row.get("api_version")?,
+            livemode: row.get("livemode")?,
+            stripe_account: row.get("stripe_account")?,
+            object_id: row.get("object_id")?,
+            account_id: row.get("account_id")?,
+            created_at: row.get("created_at")?,
+            received_at: row.get("received_at")?,
+            processed_at: row.get("processed_at")?,
+            last_error: row.get("last_error")?,
+        })
+    }
+}
+
+/// The events that a filter chooses, the one received last first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn list(connection: &Connection, filter: &Filter) -> Result<Vec<EventRow>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT * FROM v_events
+         WHERE (:status IS NULL OR status = :status) AND (:outcome IS NULL OR outcome = :outcome)
+           AND (:type IS NULL OR type = :type) AND (:account IS NULL OR account_id = :account)
+           AND (:since IS NULL OR received_at >= :since)
+         ORDER BY received_at DESC, created_at DESC, event_id DESC
+         LIMIT :limit",
+    )?;
+    let rows = statement.query_map(
+        named_params! {
+            ":status": filter.status, ":outcome": filter.outcome, ":type": filter.kind, ":account": filter.account,
+            ":since": filter.since, ":limit": filter.limit,
+        },
+        EventRow::from_row,
+    )?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// One event.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn find(connection: &Connection, id: &str) -> Result<Option<EventRow>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT * FROM v_events WHERE event_id = :id")?
+        .query_row(named_params! { ":id": id }, EventRow::from_row)
+        .optional()?)
+}

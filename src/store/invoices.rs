@@ -1,0 +1,118 @@
+//! Invoices as their newest snapshots told them, and the payments that they name.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+
+use crate::domain::decide::{AccountHeld, Fact, InvoiceHeld, InvoiceRow};
+use crate::domain::event::{PaymentRef, UnixSeconds};
+use crate::domain::ids::{AccountId, EventId, InvoiceId};
+use crate::store::{StoreError, accounts};
+
+/// What is held about an invoice, its grant and its account: one look-up for the hottest event.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// The invoice.
+    pub invoice: Option<InvoiceHeld>,
+    /// The event that granted its fact.
+    pub granted_by: Option<EventId>,
+    /// The account.
+    pub account: Option<AccountHeld>,
+}
+
+/// Reads what is held about an invoice, the grant of `fact` and an account.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn held(
+    connection: &Connection,
+    invoice: &InvoiceId,
+    fact: &Fact,
+    account: Option<&AccountId>,
+) -> Result<Held, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT i.status, i.snapshot_at, i.source_event_id, e.source_event_id AS granted_by,
+                    a.account_id, a.reference, a.reference_strength, a.reference_at, a.deleted_at
+             FROM (SELECT 1)
+             LEFT JOIN invoices i ON i.invoice_id = :invoice
+             LEFT JOIN ledger_entries e ON e.fact = :fact
+             LEFT JOIN accounts a ON a.account_id = :account",
+        )?
+        .query_row(named_params! { ":invoice": invoice, ":fact": fact, ":account": account }, |row| {
+            let status: Option<String> = row.get("status")?;
+            let known = row.get::<_, Option<AccountId>>("account_id")?.is_some();
+            Ok(Held {
+                invoice: match status {
+                    Some(status) => Some(InvoiceHeld {
+                        status,
+                        snapshot_at: row.get("snapshot_at")?,
+                        source: row.get("source_event_id")?,
+                    }),
+                    None => None,
+                },
+                granted_by: row.get("granted_by")?,
+                account: if known { Some(accounts::held_from_row(row)?) } else { None },
+            })
+        })?)
+}
+
+/// Keeps the newest snapshot of an invoice.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn save(connection: &Connection, invoice: &InvoiceRow, source: &EventId) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO invoices (invoice_id, account_id, subscription_id, status, currency, total, amount_paid,
+                                   created_at, snapshot_at, source_event_id)
+             VALUES (:invoice, :account, :subscription, :status, :currency, :total, :amount_paid,
+                     :created, :snapshot_at, :source)
+             ON CONFLICT (invoice_id) DO UPDATE SET
+                 account_id = excluded.account_id, subscription_id = excluded.subscription_id,
+                 status = excluded.status, currency = excluded.currency, total = excluded.total,
+                 amount_paid = excluded.amount_paid, created_at = excluded.created_at,
+                 snapshot_at = excluded.snapshot_at, source_event_id = excluded.source_event_id",
+        )?
+        .execute(named_params! {
+            ":invoice": invoice.id, ":account": invoice.account, ":subscription": invoice.subscription,
+            ":status": invoice.status, ":currency": invoice.currency, ":total": invoice.total,
+            ":amount_paid": invoice.amount_paid, ":created": invoice.created, ":snapshot_at": invoice.snapshot_at,
+            ":source": source,
+        })?;
+    Ok(())
+}
+
+/// Remembers that a payment paid an invoice.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn link_payment(
+    connection: &Connection,
+    invoice: &InvoiceId,
+    payment: &PaymentRef,
+    at: UnixSeconds,
+) -> Result<(), StoreError> {
+    let payment_id = match (&payment.payment_intent, &payment.charge) {
+        (Some(intent), _) => intent.as_str(),
+        (None, Some(charge)) => charge.as_str(),
+        (None, None) => return Ok(()),
+    };
+    connection
+        .prepare_cached(
+            "INSERT INTO invoice_payments (invoice_id, payment_id, status, snapshot_at)
+             VALUES (:invoice, :payment, 'named', :at)
+             ON CONFLICT (invoice_id, payment_id) DO NOTHING",
+        )?
+        .execute(named_params! { ":invoice": invoice, ":payment": payment_id, ":at": at })?;
+    Ok(())
+}
+
+/// The status of an invoice.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn status(connection: &Connection, invoice: &InvoiceId) -> Result<Option<String>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT status FROM invoices WHERE invoice_id = :invoice")?
+        .query_row(named_params! { ":invoice": invoice }, |row| row.get("status"))
+        .optional()?)
+}

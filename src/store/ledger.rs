@@ -1,0 +1,144 @@
+//! The ledger: the one function that posts, and what reads entries back.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+
+use crate::domain::decide::Fact;
+use crate::domain::event::UnixSeconds;
+use crate::domain::grant::GrantLine;
+use crate::domain::ids::{AccountId, EventId};
+use crate::store::StoreError;
+
+/// A new entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// Whose books.
+    pub account: &'a AccountId,
+    /// `grant`, `clawback`, `restore`, `adjustment`, `reversal` or `import`.
+    pub kind: &'static str,
+    /// The unique key of the effect.
+    pub fact: &'a Fact,
+    /// The fact that the entry belongs to; its own for a grant.
+    pub root: &'a Fact,
+    /// The event that has this effect.
+    pub source: &'a EventId,
+    /// When it is posted.
+    pub at: UnixSeconds,
+}
+
+/// What one line did to a balance.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Posted {
+    /// The unit.
+    pub unit: String,
+    /// The amount of the line.
+    pub amount: i64,
+    /// The balance before.
+    pub before: i64,
+    /// The balance after.
+    pub after: i64,
+}
+
+/// Writes an entry with its lines and moves the balances by the same amounts.
+///
+/// # Errors
+/// [`StoreError::Sql`] (a constraint) when the fact or the event has an entry already, or a balance would not fit.
+pub fn post(connection: &Connection, entry: &Entry<'_>, lines: &[GrantLine]) -> Result<Vec<Posted>, StoreError> {
+    let entry_id: i64 = connection
+        .prepare_cached(
+            "INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, created_at)
+             VALUES (:account, :kind, :fact, :source, :at) RETURNING entry_id",
+        )?
+        .query_row(
+            named_params! {
+                ":account": entry.account, ":kind": entry.kind, ":fact": entry.fact, ":source": entry.source,
+                ":at": entry.at,
+            },
+            |row| row.get("entry_id"),
+        )?;
+    lines.iter().map(|line| post_line(connection, entry_id, entry, line)).collect()
+}
+
+fn post_line(
+    connection: &Connection,
+    entry_id: i64,
+    entry: &Entry<'_>,
+    line: &GrantLine,
+) -> Result<Posted, StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO ledger_lines (entry_id, root, unit, amount, price_id, credits_per_unit)
+             VALUES (:entry, :root, :unit, :amount, :price, :credits)",
+        )?
+        .execute(named_params! {
+            ":entry": entry_id, ":root": entry.root, ":unit": line.unit, ":amount": line.amount,
+            ":price": line.price, ":credits": line.credits_per_unit,
+        })?;
+    let after: i64 = connection
+        .prepare_cached(
+            "INSERT INTO balances (account_id, unit, balance) VALUES (:account, :unit, :amount)
+             ON CONFLICT (account_id, unit) DO UPDATE SET balance = balance + excluded.balance
+             RETURNING balance",
+        )?
+        .query_row(named_params! { ":account": entry.account, ":unit": line.unit, ":amount": line.amount }, |row| {
+            row.get("balance")
+        })?;
+    Ok(Posted { unit: line.unit.clone(), amount: line.amount, before: after.wrapping_sub(line.amount), after })
+}
+
+/// An entry with one of its lines, as it was posted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Whose books.
+    pub account: AccountId,
+    /// The event that has this effect.
+    pub source: EventId,
+    /// The unit of the line.
+    pub unit: String,
+    /// The amount of the line.
+    pub amount: i64,
+}
+
+/// The entry of a fact.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn standing(connection: &Connection, fact: &Fact) -> Result<Option<Standing>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT e.account_id, e.source_event_id, l.unit, l.amount
+             FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
+             WHERE e.fact = :fact ORDER BY l.unit LIMIT 1",
+        )?
+        .query_row(named_params! { ":fact": fact }, |row| {
+            Ok(Standing {
+                account: row.get("account_id")?,
+                source: row.get("source_event_id")?,
+                unit: row.get("unit")?,
+                amount: row.get("amount")?,
+            })
+        })
+        .optional()?)
+}
+
+/// The event that granted a fact.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn granted_by(connection: &Connection, fact: &Fact) -> Result<Option<EventId>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT source_event_id FROM ledger_entries WHERE fact = :fact")?
+        .query_row(named_params! { ":fact": fact }, |row| row.get("source_event_id"))
+        .optional()?)
+}
+
+/// The balance of an account in a unit; 0 where there is none.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn balance(connection: &Connection, account: &AccountId, unit: &str) -> Result<i64, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT balance FROM balances WHERE account_id = :account AND unit = :unit")?
+        .query_row(named_params! { ":account": account, ":unit": unit }, |row| row.get("balance"))
+        .optional()?
+        .unwrap_or_default())
+}

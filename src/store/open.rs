@@ -1,0 +1,248 @@
+//! How a database is opened: the pragmas that the promises rest on, and the checks that come before the first write.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, named_params};
+
+use crate::store::{StoreError, migrations};
+
+/// How long a connection waits for the write lock of another one.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Older SQLite has a race between WAL reset and checkpoint that can corrupt a database.
+pub const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// The -wal file is cut back to this size once no reader needs more of it.
+const WAL_BYTES_MAX: i64 = 64 << 20;
+
+/// Which books a database holds; decided when it is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// Live or test mode.
+    pub livemode: bool,
+    /// The connected account; `None` for the account's own events.
+    pub connected_account: Option<String>,
+}
+
+/// The write connection of a server. Holds the single-server lock for as long as it lives.
+#[derive(Debug)]
+pub struct ServerConnection {
+    pub(crate) connection: Connection,
+    pub(crate) _lock: File,
+}
+
+impl ServerConnection {
+    /// The connection, for what is written before the writer starts.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Opens the database of a server: creates it if need be, migrates it, binds it to its mode and account.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when another server runs on it, when it lies on a network file system, was made by a newer
+/// billingd, or is bound to another mode or account.
+pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreError> {
+    require_sqlite_version(path)?;
+    refuse_network_file_system(path)?;
+    let lock = lock_for_server(path)?;
+    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    prepare_for_writing(&connection, path)?;
+    migrations::migrate(&mut connection, path)?;
+    bind(&mut connection, path, binding)?;
+    Ok(ServerConnection { connection, _lock: lock })
+}
+
+/// Opens a write connection for a command, which may run beside a server.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when there is no database, its schema is another one, or it is bound to another mode or
+/// account.
+pub fn beside(path: &Path, binding: &Binding) -> Result<Connection, StoreError> {
+    require_exists(path)?;
+    refuse_network_file_system(path)?;
+    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    prepare_for_writing(&connection, path)?;
+    migrations::require_newest(&connection, path)?;
+    bind(&mut connection, path, binding)?;
+    Ok(connection)
+}
+
+/// What every connection that only reads needs.
+pub(crate) fn prepare_for_reading(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;")?;
+    connection.pragma_update(None, "cache_size", -2_048)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+pub(crate) fn require_exists(path: &Path) -> Result<(), StoreError> {
+    if path.exists() {
+        return Ok(());
+    }
+    Err(StoreError::unusable(path, "there is no such database; start `billingd serve` once to create it"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens for writing")]
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+    Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| StoreError::unusable(path, format!("cannot be opened: {error}")))
+}
+
+fn prepare_for_writing(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(StoreError::unusable(path, format!("refuses write-ahead logging (journal mode {mode})")));
+    }
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL;
+         PRAGMA foreign_keys = ON;
+         PRAGMA recursive_triggers = ON;
+         PRAGMA trusted_schema = OFF;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA wal_autocheckpoint = 1000;",
+    )?;
+    connection.pragma_update(None, "cache_size", -32_768)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+fn require_sqlite_version(path: &Path) -> Result<(), StoreError> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        return Err(StoreError::unusable(
+            path,
+            format!("is not opened by SQLite {}, which can corrupt it; build with 3.51.3 or newer", rusqlite::version()),
+        ));
+    }
+    Ok(())
+}
+
+/// Locks beside the database, not in it, so that SQLite's own locks stay free for commands.
+fn lock_for_server(path: &Path) -> Result<File, StoreError> {
+    let lock_path = beside_path(path, ".lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o640)
+        .open(&lock_path)
+        .map_err(|error| StoreError::unusable(&lock_path, format!("cannot be opened: {error}")))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            Err(StoreError::unusable(path, "another billingd serves this database; stop it first"))
+        }
+        Err(TryLockError::Error(error)) => {
+            Err(StoreError::unusable(&lock_path, format!("cannot be locked: {error}")))
+        }
+    }
+}
+
+fn beside_path(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// WAL needs shared memory between processes, and locks that network file systems only pretend to have.
+fn refuse_network_file_system(path: &Path) -> Result<(), StoreError> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let stat = rustix::fs::statfs(folder)
+        .map_err(|error| StoreError::unusable(folder, format!("the folder of the database cannot be read: {error}")))?;
+    match network_file_system(stat.f_type) {
+        None => Ok(()),
+        Some(name) => Err(StoreError::unusable(
+            path,
+            format!("lies on a network file system ({name}), where SQLite corrupts databases; use a local disk"),
+        )),
+    }
+}
+
+/// Magic numbers from Linux's `statfs(2)`.
+fn network_file_system(magic: impl Into<i64>) -> Option<&'static str> {
+    match magic.into() {
+        0x6969 => Some("nfs"),
+        0x517b => Some("smb"),
+        0xff53_4d42 => Some("cifs"),
+        0xfe53_4d42 => Some("smb2"),
+        0x0102_1997 => Some("9p"),
+        0x00c3_6400 => Some("ceph"),
+        0x5346_414f => Some("afs"),
+        0x7461_636f => Some("ocfs2"),
+        0x0116_1970 => Some("gfs2"),
+        0x0bd0_0bd0 => Some("lustre"),
+        _ => None,
+    }
+}
+
+/// Writes the binding on first use, and compares it from then on.
+fn bind(connection: &mut Connection, path: &Path, binding: &Binding) -> Result<(), StoreError> {
+    let mode = if binding.livemode { "live" } else { "test" };
+    let account = binding.connected_account.as_deref().unwrap_or_default();
+    if let (Some(held_mode), Some(held_account)) =
+        (meta(connection, "livemode")?, meta(connection, "stripe_account")?)
+    {
+        if held_mode != mode {
+            return Err(StoreError::unusable(
+                path,
+                format!("holds {held_mode} mode books, the config says {mode} mode; use another [database] path"),
+            ));
+        }
+        if held_account != account {
+            return Err(StoreError::unusable(
+                path,
+                format!(
+                    "holds the books of Stripe account {}, the config says {}; use another [database] path",
+                    own_if_empty(&held_account),
+                    own_if_empty(account)
+                ),
+            ));
+        }
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    set_meta(&transaction, "livemode", mode)?;
+    set_meta(&transaction, "stripe_account", account)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn own_if_empty(account: &str) -> &str {
+    if account.is_empty() { "(its own)" } else { account }
+}
+
+/// One of the facts that a database keeps about itself.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn meta(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT value FROM meta WHERE key = :key")?
+        .query_row(named_params! { ":key": key }, |row| row.get("value"))
+        .optional()?)
+}
+
+/// Writes one of the facts that a database keeps about itself.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn set_meta(connection: &Connection, key: &str, value: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO meta (key, value) VALUES (:key, :value)
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        )?
+        .execute(named_params! { ":key": key, ":value": value })?;
+    Ok(())
+}

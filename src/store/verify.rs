@@ -1,0 +1,124 @@
+//! The proofs that the books are whole, as queries. `ops::verify` runs them in their order.
+
+use rusqlite::{Connection, Row};
+
+use crate::store::{StoreError, audit};
+
+/// Tables that must exist with their guards against UPDATE and DELETE.
+const APPEND_ONLY: [&str; 4] = ["ledger_entries", "ledger_lines", "audit_log", "tier_changes"];
+
+/// At most so many violations of one kind are told.
+const TOLD_MAX: usize = 20;
+
+/// A proof: what holds if it finds nothing, and the query that finds what breaks it.
+struct Proof {
+    name: &'static str,
+    sql: &'static str,
+}
+
+const PROOFS: &[Proof] = &[
+    Proof {
+        name: "every balance is the sum of its lines",
+        sql: "SELECT 'balance of ' || account_id || ' in ' || unit || ' is ' || balance || ', its lines sum to ' || total
+              FROM (SELECT account_id, unit, sum(balance) AS balance, sum(total) AS total FROM (
+                        SELECT account_id, unit, balance, 0 AS total FROM balances
+                        UNION ALL
+                        SELECT e.account_id, l.unit, 0, l.amount
+                        FROM ledger_lines l JOIN ledger_entries e ON e.entry_id = l.entry_id)
+                    GROUP BY account_id, unit)
+              WHERE balance <> total",
+    },
+    Proof {
+        name: "every entry has an event that is completed",
+        sql: "SELECT 'entry ' || e.entry_id || ' has no completed event ' || e.source_event_id
+              FROM ledger_entries e LEFT JOIN events v ON v.event_id = e.source_event_id AND v.status = 'completed'
+              WHERE v.event_id IS NULL",
+    },
+    Proof {
+        name: "every entry has lines, every line an entry",
+        sql: "SELECT 'entry ' || e.entry_id || ' has no lines' FROM ledger_entries e
+              WHERE NOT EXISTS (SELECT 1 FROM ledger_lines l WHERE l.entry_id = e.entry_id)
+              UNION ALL
+              SELECT 'a line names entry ' || l.entry_id || ', which does not exist' FROM ledger_lines l
+              WHERE NOT EXISTS (SELECT 1 FROM ledger_entries e WHERE e.entry_id = l.entry_id)",
+    },
+    Proof {
+        name: "one grant per fact, one entry per event",
+        sql: "SELECT 'fact ' || fact || ' has ' || count(*) || ' entries' FROM ledger_entries
+              GROUP BY fact HAVING count(*) > 1
+              UNION ALL
+              SELECT 'event ' || source_event_id || ' has ' || count(*) || ' entries' FROM ledger_entries
+              GROUP BY source_event_id HAVING count(*) > 1",
+    },
+    Proof {
+        name: "every account's tier is the one of its last change",
+        sql: "SELECT 'account ' || a.account_id || ' is on ' || coalesce(a.tier, 'no tier') || ', its last change says '
+                     || coalesce(c.to_tier, 'no tier')
+              FROM accounts a
+              LEFT JOIN tier_changes c ON c.change_id =
+                  (SELECT max(change_id) FROM tier_changes WHERE account_id = a.account_id)
+              WHERE a.tier IS NOT c.to_tier",
+    },
+    Proof {
+        name: "foreign keys",
+        sql: "SELECT 'a row of ' || \"table\" || ' names a row of ' || parent || ' that does not exist'
+              FROM pragma_foreign_key_check",
+    },
+    Proof {
+        name: "SQLite's own integrity check",
+        sql: "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+    },
+];
+
+/// The result of one proof.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Proven {
+    /// What was to be proven.
+    pub name: String,
+    /// What breaks it; empty if it holds.
+    pub violations: Vec<String>,
+}
+
+/// Runs all proofs on one consistent state of the database.
+///
+/// # Errors
+/// [`StoreError::Sql`] when the database cannot be read.
+pub fn all(connection: &Connection) -> Result<Vec<Proven>, StoreError> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut proven = vec![chain(&snapshot)?, guards(&snapshot)?];
+    for proof in PROOFS {
+        let mut statement = snapshot.prepare(proof.sql)?;
+        let rows = statement.query_map([], |row: &Row<'_>| row.get::<_, String>(0))?;
+        let violations = rows.take(TOLD_MAX).collect::<Result<_, _>>()?;
+        proven.push(Proven { name: proof.name.into(), violations });
+    }
+    Ok(proven)
+}
+
+fn chain(connection: &Connection) -> Result<Proven, StoreError> {
+    let violations = match audit::walk(connection)? {
+        Ok(_) => Vec::new(),
+        Err((seq, problem)) => vec![format!("audit row {seq} is the first broken link: {problem}")],
+    };
+    Ok(Proven { name: "the audit log is an unbroken chain".into(), violations })
+}
+
+fn guards(connection: &Connection) -> Result<Proven, StoreError> {
+    let mut violations = Vec::new();
+    for table in APPEND_ONLY {
+        for guard in ["update", "delete"] {
+            let there: bool = connection
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = :name AND tbl_name = :table)",
+                )?
+                .query_row(
+                    rusqlite::named_params! { ":name": format!("{table}_{guard}"), ":table": table },
+                    |row| row.get(0),
+                )?;
+            if !there {
+                violations.push(format!("{table} has lost its guard against {}", guard.to_uppercase()));
+            }
+        }
+    }
+    Ok(Proven { name: "append-only tables are guarded".into(), violations })
+}

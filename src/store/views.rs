@@ -1,0 +1,264 @@
+//! What the reading commands show, read through the stable views.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use serde::Serialize;
+
+use crate::domain::event::UnixSeconds;
+use crate::store::StoreError;
+
+/// An account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_accounts")]
+pub struct AccountRow {
+    pub account_id: String,
+    pub reference: Option<String>,
+    pub tier: Option<String>,
+    pub deleted: bool,
+}
+
+/// A balance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_balances")]
+pub struct BalanceRow {
+    pub account_id: String,
+    pub unit: String,
+    pub balance: i64,
+    pub available: i64,
+}
+
+/// A line of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_ledger")]
+pub struct LedgerRow {
+    pub entry_id: i64,
+    pub account_id: String,
+    pub kind: String,
+    pub fact: String,
+    pub root: String,
+    pub unit: String,
+    pub amount: i64,
+    pub source_event_id: String,
+    pub reverses: Option<i64>,
+    pub created_at: UnixSeconds,
+}
+
+/// A row of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_audit")]
+pub struct AuditRow {
+    pub seq: i64,
+    pub at: UnixSeconds,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub event_id: Option<String>,
+    pub detail: String,
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_subscriptions")]
+pub struct SubscriptionRow {
+    pub subscription_id: String,
+    pub status: String,
+    pub tier: Option<String>,
+    pub price_ids: Option<String>,
+    pub quantity: Option<i64>,
+    pub current_period_end: Option<UnixSeconds>,
+    pub ends_at: Option<UnixSeconds>,
+    pub collection_paused: bool,
+    pub pending_tier: Option<String>,
+    pub pending_tier_at: Option<UnixSeconds>,
+    pub source_event_id: String,
+}
+
+/// An invoice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_invoices")]
+pub struct InvoiceRow {
+    pub invoice_id: String,
+    pub subscription_id: Option<String>,
+    pub status: String,
+    pub currency: String,
+    pub total: i64,
+    pub amount_paid: i64,
+    pub source_event_id: String,
+}
+
+/// All accounts, by id, from `after` on.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn accounts(connection: &Connection, limit: i64) -> Result<Vec<AccountRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT account_id, reference, tier, deleted FROM v_accounts ORDER BY account_id LIMIT :limit",
+        named_params! { ":limit": limit },
+        account_row,
+    )
+}
+
+/// One account.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn account(connection: &Connection, account: &str) -> Result<Option<AccountRow>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT account_id, reference, tier, deleted FROM v_accounts WHERE account_id = :account")?
+        .query_row(named_params! { ":account": account }, account_row)
+        .optional()?)
+}
+
+fn account_row(row: &Row<'_>) -> rusqlite::Result<AccountRow> {
+    Ok(AccountRow {
+        account_id: row.get("account_id")?,
+        reference: row.get("reference")?,
+        tier: row.get("tier")?,
+        deleted: row.get("deleted")?,
+    })
+}
+
+/// The balances of one account, or (`None`) of all.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn balances(connection: &Connection, account: Option<&str>) -> Result<Vec<BalanceRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT account_id, unit, balance, available FROM v_balances
+         WHERE :account IS NULL OR account_id = :account ORDER BY account_id, unit",
+        named_params! { ":account": account },
+        |row| {
+            Ok(BalanceRow {
+                account_id: row.get("account_id")?,
+                unit: row.get("unit")?,
+                balance: row.get("balance")?,
+                available: row.get("available")?,
+            })
+        },
+    )
+}
+
+/// The newest lines of an account's ledger, the oldest of them first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn ledger(connection: &Connection, account: &str, limit: i64) -> Result<Vec<LedgerRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT * FROM (SELECT * FROM v_ledger WHERE account_id = :account ORDER BY entry_id DESC, unit LIMIT :limit)
+         ORDER BY entry_id, unit",
+        named_params! { ":account": account, ":limit": limit },
+        ledger_row,
+    )
+}
+
+/// The entries that an event made.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn ledger_of_event(connection: &Connection, event: &str) -> Result<Vec<LedgerRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT * FROM v_ledger WHERE source_event_id = :event ORDER BY entry_id, unit",
+        named_params! { ":event": event },
+        ledger_row,
+    )
+}
+
+fn ledger_row(row: &Row<'_>) -> rusqlite::Result<LedgerRow> {
+    Ok(LedgerRow {
+        entry_id: row.get("entry_id")?,
+        account_id: row.get("account_id")?,
+        kind: row.get("kind")?,
+        fact: row.get("fact")?,
+        root: row.get("root")?,
+        unit: row.get("unit")?,
+        amount: row.get("amount")?,
+        source_event_id: row.get("source_event_id")?,
+        reverses: row.get("reverses")?,
+        created_at: row.get("created_at")?,
+    })
+}
+
+/// The subscriptions of an account.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn subscriptions(connection: &Connection, account: &str) -> Result<Vec<SubscriptionRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT * FROM v_subscriptions WHERE account_id = :account ORDER BY subscription_id",
+        named_params! { ":account": account },
+        |row| {
+            Ok(SubscriptionRow {
+                subscription_id: row.get("subscription_id")?,
+                status: row.get("status")?,
+                tier: row.get("tier")?,
+                price_ids: row.get("price_ids")?,
+                quantity: row.get("quantity")?,
+                current_period_end: row.get("current_period_end")?,
+                ends_at: row.get("ends_at")?,
+                collection_paused: row.get("collection_paused")?,
+                pending_tier: row.get("pending_tier")?,
+                pending_tier_at: row.get("pending_tier_at")?,
+                source_event_id: row.get("source_event_id")?,
+            })
+        },
+    )
+}
+
+/// Which rows of the audit log to list. An empty filter lists all.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// Only about this account.
+    pub account: Option<String>,
+    /// Only by this event.
+    pub event: Option<String>,
+    /// Only at or after this time.
+    pub since: Option<UnixSeconds>,
+    /// At most so many, the newest ones.
+    pub limit: i64,
+}
+
+/// Rows of the audit log, the oldest first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn audit(connection: &Connection, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT * FROM (
+             SELECT seq, at, actor, action, subject, event_id, detail FROM v_audit
+             WHERE (:account IS NULL OR subject = :account
+                    OR event_id IN (SELECT event_id FROM v_events WHERE account_id = :account))
+               AND (:event IS NULL OR event_id = :event) AND (:since IS NULL OR at >= :since)
+             ORDER BY seq DESC LIMIT :limit)
+         ORDER BY seq",
+        named_params! {
+            ":account": filter.account, ":event": filter.event, ":since": filter.since, ":limit": filter.limit,
+        },
+        |row| {
+            Ok(AuditRow {
+                seq: row.get("seq")?,
+                at: row.get("at")?,
+                actor: row.get("actor")?,
+                action: row.get("action")?,
+                subject: row.get("subject")?,
+                event_id: row.get("event_id")?,
+                detail: row.get("detail")?,
+            })
+        },
+    )
+}
+
+fn collect<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: &[(&str, &dyn rusqlite::ToSql)],
+    from_row: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(parameters, |row| from_row(row))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
