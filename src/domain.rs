@@ -7,9 +7,6 @@
 //! Reading order: [`ids`] and [`money`] are the atoms, [`event`] is what Stripe told us in our own words,
 //! [`policy`] is what the operator configured, [`grant`] is the rule of credits, and [`decide`] puts them together.
 
-pub mod decide;
 pub mod event;
-pub mod grant;
 pub mod ids;
 pub mod money;
-pub mod policy;

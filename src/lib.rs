@@ -1,1 +1,4 @@
 //! billingd
+
+pub mod domain;
+pub mod stripe;
