@@ -4,4 +4,4 @@
 //! of [`crate::domain::event`]. Nothing here decides anything.
 
 pub mod signature;
-//pub mod wire;
+pub mod wire;
