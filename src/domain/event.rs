@@ -4,7 +4,8 @@
 //! only what a rule needs. Texts that Stripe may extend (statuses, types) stay texts.
 
 use crate::domain::ids::{
-    AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, PriceId, RefundId, SubscriptionId,
+    AccountId, ChargeId, CheckoutId, CreditNoteId, DisputeId, EventId, InvoiceId, PaymentId, PriceId, RefundId,
+    SubscriptionId,
 };
 use crate::domain::money::{Currency, UnitAmount};
 
@@ -55,6 +56,8 @@ pub enum Body {
     Dispute(Dispute),
     /// `price.*` and `plan.*`
     Price(Price),
+    /// `credit_note.*`
+    CreditNote(CreditNote),
     /// A thin event, which names its object and does not carry it.
     Thin(Thin),
     /// A type without a rule.
@@ -132,9 +135,9 @@ pub struct Line {
     pub on_subscription: bool,
     /// The full price of one, as far as the line tells.
     pub unit: Unit,
-    /// The end of the service period.
-    pub period_start: Option<UnixSeconds>,
     /// The start of the service period.
+    pub period_start: Option<UnixSeconds>,
+    /// The end of the service period.
     pub period_end: Option<UnixSeconds>,
 }
 
@@ -282,7 +285,7 @@ pub struct Trace {
 /// One item of a subscription.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubscriptionItem {
-    /// `si_…`
+    /// `si_…`; the id of the plan where the version has no items.
     pub id: String,
     /// What it sells.
     pub price: PriceRef,
@@ -350,7 +353,7 @@ pub struct Refund {
 /// A dispute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dispute {
-    /// `dp_…`, `du_…`
+    /// `dp_…`, `du_…`; the charge's id where the version gives disputes none.
     pub id: DisputeId,
     /// The payment.
     pub payment: PaymentRef,
@@ -360,6 +363,25 @@ pub struct Dispute {
     pub currency: Currency,
     /// `warning_…`, `needs_response`, `under_review`, `won`, `lost`, or a text that is new.
     pub status: String,
+}
+
+/// A credit note. What it gives back as refunds is told by the refunds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreditNote {
+    /// `cn_…`
+    pub id: CreditNoteId,
+    /// The invoice that it corrects.
+    pub invoice: Option<InvoiceId>,
+    /// The customer.
+    pub customer: Option<AccountId>,
+    /// The currency.
+    pub currency: Currency,
+    /// Minor units, all of its parts together.
+    pub total: i64,
+    /// A part goes to the customer's balance at Stripe.
+    pub to_balance: bool,
+    /// Minor units that are given back outside of Stripe.
+    pub out_of_band: i64,
 }
 
 /// A thin event's pointer.

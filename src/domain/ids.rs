@@ -80,6 +80,8 @@ id! {
     RefundId;
     /// A dispute, `dp_…` or `du_…`.
     DisputeId;
+    /// A credit note, `cn_…`.
+    CreditNoteId;
 }
 
 #[cfg(test)]

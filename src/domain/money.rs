@@ -121,9 +121,8 @@ impl UnitAmount {
             return Err(NotAUnitAmount);
         }
         let whole: i64 = whole.parse().map_err(|_| NotAUnitAmount)?;
-        let decimals: i128 = format!("{decimals:0<width$}", width = Self::DECIMALS_MAX)
-            .parse()
-            .map_err(|_| NotAUnitAmount)?;
+        let decimals: i128 =
+            format!("{decimals:0<width$}", width = Self::DECIMALS_MAX).parse().map_err(|_| NotAUnitAmount)?;
         Ok(Self { trillionths: i128::from(whole) * Self::SCALE + decimals })
     }
 

@@ -1,0 +1,7 @@
+//! Everything that knows how Stripe speaks.
+//!
+//! [`signature`] proves that a request is Stripe's; [`wire`] reads its body, whatever the API version, into the words
+//! of [`crate::domain::event`]. Nothing here decides anything.
+
+pub mod signature;
+pub mod wire;
