@@ -1,1 +1,3 @@
 //! billingd
+
+pub mod config;
