@@ -69,7 +69,6 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        #[source]
         error: std::io::Error,
     },
     /// The text is no TOML.
