@@ -5,6 +5,7 @@
 //! it knows nothing of the rest of the crate, never reads the process environment by itself, and fetches no secret.
 
 mod address;
+mod catalogue;
 mod layers;
 mod problem;
 mod read;
@@ -21,12 +22,12 @@ mod units;
 use std::path::Path;
 
 pub use address::{CalledUrl, UrlSource};
+pub use catalogue::{Access, Accounts, Basis, Credits, Downgrade, Per, Price, Proration, Tiers, UnlistedPrice};
 pub use problem::{ConfigError, Problem, Source};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use sections::{
-    Access, Accounts, Admin, AdminToken, Alerts, Basis, Credits, Database, Downgrade, Fx, Jobs, Log, LogFormat,
-    LogLevel, Per, Price, Processing, Proration, Reaper, Reconcile, Retention, Scope, Server, Stripe, Tiers,
-    UnlistedPrice, Webhook,
+    Admin, AdminToken, Alerts, Database, Fx, Jobs, Log, LogFormat, LogLevel, Processing, Reaper, Reconcile, Retention,
+    Scope, Server, Stripe, Webhook,
 };
 pub use starter::{StarterTokens, starter};
 pub use units::{NotADuration, Schedule, Share, format_duration, parse_duration};

@@ -69,7 +69,6 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        #[source]
         error: std::io::Error,
     },
     /// The text is no TOML.
@@ -103,10 +102,13 @@ fn listed(problems: &[Problem]) -> String {
 /// The candidate that `name` was probably meant to be, if one is close enough.
 pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
+    let is_near = |distance: usize, candidate: &str| {
+        distance <= candidate.len().max(3) / 3 || (candidate.len() > 3 && name.starts_with(candidate))
+    };
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().max(3) / 3)
+        .filter(|(distance, candidate)| is_near(*distance, candidate))
         .min()
         .map(|(_, candidate)| candidate)
 }
@@ -128,6 +130,7 @@ mod tests {
         let names = ["listen", "max_body", "tolerance"];
         assert_eq!(nearest("tolerence", names), Some("tolerance"));
         assert_eq!(nearest("maxbody", names), Some("max_body"));
+        assert_eq!(nearest("listen_on", names), Some("listen"));
         assert_eq!(nearest("LISTEN", names), Some("listen"));
         assert_eq!(nearest("livemode", names), None);
     }

@@ -60,7 +60,6 @@ pub enum SecretError {
         /// The path that was tried.
         path: PathBuf,
         /// What the system says.
-        #[source]
         error: std::io::Error,
     },
     /// There is text, but it cannot be a secret.

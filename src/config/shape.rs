@@ -137,7 +137,7 @@ impl Inspection<'_> {
     }
 
     fn secret(&mut self, dict: &Dict, at: &str) -> bool {
-        for key in dict.keys().filter(|key| !SECRET_KEYS.contains(&key.as_str())) {
+        if let Some(key) = dict.keys().find(|key| !SECRET_KEYS.contains(&key.as_str())) {
             self.report(&join(at, key), unknown_key(nearest(key, SECRET_KEYS), &Shape::Secret.expected()));
             return false;
         }

@@ -39,8 +39,8 @@ impl StarterTokens {
 #[must_use]
 pub fn starter(tokens: &StarterTokens) -> String {
     let mut text = String::from(
-        "# The configuration of this billingd, made by `billingd init`. The admin tokens in it are secrets: keep it to\n\
-         # its owner (chmod 600). The signing secret comes from the environment variable STRIPE_WEBHOOK_SECRET; a\n\
+        "# The configuration of this billingd, made by `billingd init`. The admin tokens in it are secrets: keep it\n\
+         # to its owner (chmod 600). The signing secret comes from the environment variable STRIPE_WEBHOOK_SECRET; a\n\
          # [[webhook]] block below takes it from elsewhere.\n#\n",
     );
     for line in DOCUMENTATION.lines().skip_while(|line| !line.starts_with(BEGINS_WITH)) {

@@ -75,7 +75,10 @@ impl Share {
         let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
         let digits = format!("{whole}{fraction:0<6}");
         let millionths = digits.parse().ok()?;
-        (fraction.len() <= 6 && digits.bytes().all(|digit| digit.is_ascii_digit()) && millionths <= 1_000_000)
+        (!whole.is_empty()
+            && fraction.len() <= 6
+            && digits.bytes().all(|digit| digit.is_ascii_digit())
+            && millionths <= 1_000_000)
             .then_some(Self(millionths))
     }
 }
