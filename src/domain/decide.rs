@@ -262,6 +262,7 @@ pub fn decide(event: &Event, facts: &Facts, policy: &Policy) -> Decision {
         | Body::PaymentIntent(_)
         | Body::Refund(_)
         | Body::Dispute(_)
+        | Body::CreditNote(_)
         | Body::Other => ignored("no rule for this type"),
     }
 }
