@@ -267,19 +267,18 @@ pub struct Subscription {
     pub collection_paused: bool,
     /// The user's own id for the customer, from metadata.
     pub reference: Option<String>,
-    /// The values before the change, if the event tells any, and the values now, of the same kind: a path such as
-    /// `items.data` and a digest of what stands there.
+    /// What it changed, and into what.
     pub trace: Trace,
 }
 
-/// Digests of an object's values by path, and of the values that they replaced: enough to see which of two snapshots
-/// of one second follows the other, and nothing private.
+/// Digests of an object's values, and of the values that they replaced: enough to see which of two snapshots of one
+/// second follows the other, and nothing private.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Path and digest of every leaf (an array is a leaf), sorted by path.
-    pub values: Vec<(String, u64)>,
+    /// One digest of path and value for every leaf (an array is a leaf), sorted.
+    pub values: Vec<u64>,
     /// The same of `previous_attributes`; `None` when the event has none.
-    pub previous: Option<Vec<(String, u64)>>,
+    pub previous: Option<Vec<u64>>,
 }
 
 /// One item of a subscription.
