@@ -302,6 +302,18 @@ impl Fact {
         Self(format!("adjust:{key}"))
     }
 
+    /// An event takes back of a grant.
+    #[must_use]
+    pub fn clawback(event: &EventId) -> Self {
+        Self(format!("clawback:{event}"))
+    }
+
+    /// An event gives again what was taken back.
+    #[must_use]
+    pub fn restore(event: &EventId) -> Self {
+        Self(format!("restore:{event}"))
+    }
+
     /// The key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -397,6 +409,12 @@ pub fn decide(event: &Event, facts: &Facts, policy: &Policy, now: UnixSeconds) -
         }
         Body::Other => ignored("no rule for this type"),
     }
+}
+
+/// What follows for a subscription when the time of a held tier is over.
+#[must_use]
+pub fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
+    subscription::end_held_tier(id, facts, policy, now)
 }
 
 /// Thin events of the objects that have a rule.

@@ -275,10 +275,26 @@ pub struct Subscription {
 /// second follows the other, and nothing private.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// One digest of path and value for every leaf (an array is a leaf), sorted.
-    pub values: Vec<u64>,
+    /// Digests of path and value of every leaf (an array is a leaf), sorted by path.
+    pub values: Vec<(u64, u64)>,
     /// The same of `previous_attributes`; `None` when the event has none.
-    pub previous: Option<Vec<u64>>,
+    pub previous: Option<Vec<(u64, u64)>>,
+}
+
+impl Trace {
+    /// The digest of `null`, which is also what `previous_attributes` say of a key that was not there.
+    pub const NULL: u64 = 0;
+
+    /// All that this snapshot replaced is what `other` told.
+    #[must_use]
+    pub fn follows(&self, other: &Self) -> bool {
+        let told = |path: u64| {
+            let at = other.values.binary_search_by_key(&path, |(path, _)| *path);
+            at.ok().and_then(|at| other.values.get(at)).map_or(Self::NULL, |(_, value)| *value)
+        };
+        let replaced = self.previous.as_deref().unwrap_or_default();
+        !replaced.is_empty() && replaced.iter().all(|(path, value)| told(*path) == *value)
+    }
 }
 
 /// One item of a subscription.

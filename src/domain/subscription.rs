@@ -3,8 +3,6 @@
 //! Stripe's snapshots carry no version and come in any order. The rule is a rule of the set: it looks at all known
 //! snapshots that could be the newest and picks the same one whatever the order in which they came.
 
-use std::collections::BTreeSet;
-
 use crate::domain::event::{Event, PriceRef, Subscription, Trace, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId, InvoiceId, SubscriptionId};
 use crate::domain::policy::{Policy, Tiers};
@@ -121,13 +119,6 @@ impl Snapshot {
     fn rank(&self) -> (bool, UnixSeconds, Place) {
         (self.state.is_terminal(), self.at, self.place)
     }
-
-    /// This one came after `other`: what it replaced is what `other` told.
-    fn follows(&self, other: &Self) -> bool {
-        let Some(previous) = self.trace.previous.as_ref().filter(|previous| !previous.is_empty()) else { return false };
-        let told: BTreeSet<u64> = other.trace.values.iter().copied().collect();
-        previous.iter().all(|value| told.contains(value))
-    }
 }
 
 /// The newest snapshot that had a listed price, and the tier that it gave: what counts while only unlisted prices are
@@ -183,7 +174,7 @@ impl Known {
     /// greatest event id, for a newer event is on its way.
     #[must_use]
     pub fn current(&self) -> Option<&Snapshot> {
-        let is_last = |one: &&Snapshot| !self.newest.iter().any(|other| other.event != one.event && other.follows(one));
+        let is_last = |one: &&Snapshot| !self.newest.iter().any(|other| other.event != one.event && other.trace.follows(&one.trace));
         let greatest = |left: &&Snapshot, right: &&Snapshot| left.event.cmp(&right.event);
         self.newest.iter().filter(is_last).max_by(greatest).or_else(|| self.newest.iter().max_by(greatest))
     }

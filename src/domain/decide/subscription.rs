@@ -1,6 +1,6 @@
 //! Subscriptions: the snapshot that counts replaces all columns, and the account's tier follows.
 
-use super::{Decision, Draft, Effect, Facts, Finding, Need, Outcome, reference_of};
+use super::{Completion, Decision, Draft, Effect, Facts, Finding, Need, Outcome, reference_of};
 use crate::domain::event::{Event, Price, Subscription, Unit, UnixSeconds};
 use crate::domain::ids::{AccountId, SubscriptionId};
 use crate::domain::policy::Policy;
@@ -50,6 +50,15 @@ pub(super) fn decide(
     } else {
         draft.finish(Outcome::Stale, told_later(facts))
     }
+}
+
+/// Decides about a subscription of which nothing is new but the time.
+pub(super) fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
+    let stood = stand(id, &facts.subscription.known, &facts.subscription.periods, facts, policy, now);
+    let account = stood.standing.as_ref().and_then(|standing| standing.state.account.as_ref());
+    let effects = account.map(|account| stood.effects(account)).unwrap_or_default();
+    let outcome = if effects.is_empty() { Outcome::NoEffect } else { Outcome::Applied };
+    Completion { outcome, reason: Some("what was paid for is over".into()), effects, arrivals: Vec::new() }
 }
 
 fn told_later(facts: &Facts) -> String {
@@ -102,18 +111,22 @@ pub(super) fn stand(
         .as_ref()
         .is_some_and(|one| access(&one.status, one.collection_paused, &policy.tiers) == Access::UnknownStatus);
     Stood {
-        changed: columns(standing.as_ref()) != columns(facts.subscription.standing.as_ref()),
+        changed: !is_alike(standing.as_ref(), facts.subscription.standing.as_ref()),
         tier: (before != tier).then_some((before, tier)),
         unknown_status,
         standing,
     }
 }
 
-/// What the books show of a standing, but for where it comes from.
-fn columns(standing: Option<&Standing>) -> Option<impl PartialEq> {
-    standing.map(|standing| {
-        (standing.state.clone(), standing.tier.clone(), standing.pending.clone(), standing.tier_item)
-    })
+/// The books show the same, but for where it comes from.
+fn is_alike(one: Option<&Standing>, other: Option<&Standing>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            (&one.state, &one.tier, &one.pending, one.tier_item)
+                == (&other.state, &other.tier, &other.pending, other.tier_item)
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 impl Stood {
