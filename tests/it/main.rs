@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod corpus;
+#[cfg(test)]
+mod stored;
