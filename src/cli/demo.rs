@@ -97,7 +97,7 @@ fn all_answers(acts: &[Played]) -> BTreeMap<String, usize> {
 
 fn render(report: &Report) -> String {
     [
-        "billingd demo: Stripe delivers at least once, in any order; each fact has one effect\n\n".to_owned(),
+        "billingd demo: Stripe delivers at least once, in any order; each fact has one effect\n".to_owned(),
         format!("a real server on {}, a temporary database, real signatures, no network\n\n", report.address),
         render_acts(&report.acts),
         render_totals(report),
@@ -119,14 +119,14 @@ fn render_acts(acts: &[Played]) -> String {
 
 fn render_totals(report: &Report) -> String {
     let answers: Vec<String> = report.answers.iter().map(|(label, count)| format!("{label} ×{count}")).collect();
+    let Report { deliveries, events, milliseconds, repeats, .. } = report;
     format!(
-        "\ndelivered  {} deliveries of {} events in {} ms\nanswered   {}\neffects    {}; {} repeats changed nothing\n",
-        report.deliveries,
-        report.events,
-        report.milliseconds,
+        "\ndelivered  {deliveries} deliveries of {events} events in {milliseconds} ms\n\
+         answered   {}\n\
+         \x20          (repeats that arrive together all get the answer of the one that ran)\n\
+         effects    {}; {repeats} repeats changed nothing\n",
         plain(&answers.join(", ")),
         effects(&report.effects),
-        report.repeats,
     )
 }
 

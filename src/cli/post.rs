@@ -30,7 +30,7 @@ pub(super) struct Poster {
 pub(super) enum Answered {
     /// An answer: its status, and what its body says in short.
     Told { status: u16, words: String },
-    /// None, and why.
+    /// None: says so, and why.
     Nothing(String),
 }
 
@@ -43,7 +43,7 @@ impl Answered {
     pub(super) fn label(&self) -> String {
         match self {
             Self::Told { status, words } => format!("{status} {words}").trim_end().to_owned(),
-            Self::Nothing(why) => format!("not delivered: {why}"),
+            Self::Nothing(why) => why.clone(),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Poster {
                 let text = answer.with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
                 Answered::Told { status, words: words(&text) }
             }
-            Err(error) => Answered::Nothing(error.to_string()),
+            Err(error) => Answered::Nothing(format!("not delivered: {error}")),
         }
     }
 
