@@ -216,22 +216,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::domain::event::Body;
-    use crate::stripe::wire;
 
     const NOW: i64 = 1_796_054_400;
-
-    #[test]
-    fn every_sample_is_read_in_both_shapes() {
-        for shape in [Shape::Current, Shape::Older] {
-            for (number, kind) in (1..).zip(types()) {
-                let body = Sample { shape, ..Sample::new(number, NOW) }.body(kind).unwrap();
-                let event = wire::read(&body, "account_id").unwrap();
-                assert_eq!((event.kind.as_str(), event.created, event.livemode), (kind, NOW, false));
-                assert!(!matches!(event.body, Body::Unreadable(_) | Body::Other), "{kind}: {:?}", event.body);
-            }
-        }
-    }
 
     #[test]
     fn an_invoice_has_the_size_and_the_look_of_stripes() {

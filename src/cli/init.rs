@@ -1,4 +1,6 @@
 //! A first configuration, with tokens of its own and readable by its owner only.
+//!
+//! The text is `config::starter`'s; here it gets its random bytes, its file mode and its next steps.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write as _};

@@ -1,8 +1,9 @@
 //! What `send` and `demo` have in common: signed deliveries as Stripe makes them, one or many at a time.
+//!
+//! Plain HTTP without a proxy and without redirects: for listeners on this machine only.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;

@@ -1,4 +1,6 @@
 //! Signed events for work at home: samples by their type, or files, posted to the listener of the config.
+//!
+//! Nothing leaves this machine, and nothing goes into live books.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use billingd::samples::Sample;
 
+/// Needs privileges, and serves nothing that is still in use.
+const NOBODY_LISTENS: u16 = 1;
+
 const SECRET: &str = "whsec_test_only_5d1f";
 
 /// What a command answered.
@@ -190,8 +193,8 @@ fn send_posts_files_byte_for_byte_and_tells_what_was_refused() {
 #[test]
 fn send_stays_on_this_machine_and_away_from_live_books() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("test.toml"), config(free_port(), false)).unwrap();
-    std::fs::write(folder.path().join("live.toml"), config(free_port(), true)).unwrap();
+    std::fs::write(folder.path().join("test.toml"), config(NOBODY_LISTENS, false)).unwrap();
+    std::fs::write(folder.path().join("live.toml"), config(NOBODY_LISTENS, true)).unwrap();
     let send =
         |config, more: &[&str]| run(folder.path(), &[&["--config", config, "send", "invoice.paid"], more].concat());
     check(&send("test.toml", &["--to", "http://example.com/"]), 1, &["loopback addresses only"]);

@@ -1,7 +1,8 @@
 //! The dictionary that payloads are packed with: what it is worth, and that nothing packed is ever lost.
 //!
 //! To train a new one after the samples have changed much:
-//! `BILLINGD_TRAIN=src/store/payload.dictionary cargo test --test it trains` (its input is fixed, so its bytes are).
+//! `BILLINGD_TRAIN=src/store/payload.dictionary cargo test --test it trains` (its input is fixed, so one version of zstd
+//! always makes the same bytes of it).
 //! Payloads packed with an older one stay readable: every database keeps each dictionary that it was served with.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
-//! What the books of the demo hold at a moment.
+//! What the books of the demo hold at a moment, read as any reading command would read them.
+//!
+//! A new kind of effect that is no ledger entry is counted here, in [`Books::read`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,6 @@
 //! The server of the demo: the real one, on a thread of its own.
+//!
+//! Its config is read as an operator's file is; nothing of this machine's environment reaches it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
