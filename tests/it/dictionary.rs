@@ -44,13 +44,14 @@ fn trained_on(number: u64, shape: Shape) -> Sample {
     sample.shape = shape;
     sample.subscribed_at = now - 86_400 * i64::try_from(number % 300).unwrap();
     sample.price = format!("price_1{}", &sample.subscription_id()[5..]);
-    sample.previous_price = (number % 3 == 0).then(|| format!("price_1{}", &sample.invoice_id()[4..]));
-    sample.quantity = if number % 5 == 0 { 3 } else { 1 };
+    sample.previous_price = number.is_multiple_of(3).then(|| format!("price_1{}", &sample.invoice_id()[4..]));
+    sample.quantity = if number.is_multiple_of(5) { 3 } else { 1 };
     sample.unit_amount = 500 + 100 * i64::try_from(number % 97).unwrap();
     sample.currency = pick(&["usd", "usd", "eur", "gbp"]);
-    sample.refunded = (number % 2 == 0).then_some(300);
-    sample.reference = (number % 4 != 0).then(|| (pick(&["account_id", "user_id"]), format!("user-{number}")));
-    sample.livemode = number % 2 == 0;
+    sample.refunded = number.is_multiple_of(2).then_some(300);
+    sample.reference =
+        (!number.is_multiple_of(4)).then(|| (pick(&["account_id", "user_id"]), format!("user-{number}")));
+    sample.livemode = number.is_multiple_of(2);
     sample
 }
 
