@@ -1,6 +1,10 @@
-//! All integration tests in one binary.
+//! All integration tests in one binary, one module each.
 
-#[cfg(test)]
+#![expect(clippy::unwrap_used, reason = "a helper of a test that fails ends the test")]
+#![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
+
+mod cli;
 mod corpus;
-#[cfg(test)]
+mod dictionary;
+mod samples;
 mod stored;
