@@ -33,7 +33,9 @@ pub(super) enum Command {
         limit: i64,
     },
     /// Give or take credits by hand; the same key again changes nothing
-    #[command(after_help = "Example:\n  billingd accounts adjust cus_123 --amount -40 --reason \"spent on exports\" --key export-17")]
+    #[command(
+        after_help = "Example:\n  billingd accounts adjust cus_123 --amount -40 --reason \"spent on exports\" --key export-17"
+    )]
     Adjust(AdjustArguments),
 }
 
@@ -131,7 +133,10 @@ fn show(name: &str, limit: i64, config: &Config, output: &Output) -> anyhow::Res
             subscriptions: views::subscriptions(connection, &id)?,
             entries: views::ledger(connection, &id, limit)?,
             events: events::list(connection, &Filter { account: Some(id.clone()), limit, ..Filter::default() })?,
-            audit: views::audit(connection, &AuditFilter { account: Some(id.clone()), limit, ..AuditFilter::default() })?,
+            audit: views::audit(
+                connection,
+                &AuditFilter { account: Some(id.clone()), limit, ..AuditFilter::default() },
+            )?,
         }))
     })?;
     let Some(story) = story else { anyhow::bail!("there is no account {name}") };

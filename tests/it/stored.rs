@@ -85,7 +85,8 @@ fn expected(object: &Value) -> Option<(&'static str, Vec<Cell>)> {
     match object["object"].as_str()? {
         "invoice" if object["id"].is_string() && !object["id"].as_str()?.starts_with("upcoming_") => {
             let paid = object["status"].as_str().map_or(object["paid"] == true, |status| status == "paid");
-            let amount_paid = object["amount_paid"].as_i64().or(if paid { object["amount_due"].as_i64() } else { Some(0) });
+            let amount_paid =
+                object["amount_paid"].as_i64().or(if paid { object["amount_due"].as_i64() } else { Some(0) });
             let out_of_band = object["paid_out_of_band"] == true && amount_paid == Some(0);
             let subscription = first(
                 object,
@@ -105,7 +106,11 @@ fn expected(object: &Value) -> Option<(&'static str, Vec<Cell>)> {
                     cell(subscription),
                     cell(&object["currency"]),
                     cell(&object["total"]),
-                    if out_of_band { cell(&object["amount_due"]) } else { amount_paid.map_or(Cell::Null, Cell::Integer) },
+                    if out_of_band {
+                        cell(&object["amount_due"])
+                    } else {
+                        amount_paid.map_or(Cell::Null, Cell::Integer)
+                    },
                     Cell::Integer(i64::from(paid)),
                 ],
             ))
@@ -113,8 +118,10 @@ fn expected(object: &Value) -> Option<(&'static str, Vec<Cell>)> {
         "subscription" if object["items"]["has_more"] != true => {
             let items = object["items"]["data"].as_array().cloned().unwrap_or_default();
             let ends = items.iter().filter_map(|item| item["current_period_end"].as_i64()).max();
-            let mut prices: Vec<String> =
-                items.iter().filter_map(|item| first(item, &["/price/id", "/plan/id"]).as_str().map(str::to_owned)).collect();
+            let mut prices: Vec<String> = items
+                .iter()
+                .filter_map(|item| first(item, &["/price/id", "/plan/id"]).as_str().map(str::to_owned))
+                .collect();
             if items.is_empty() {
                 prices.push(object["plan"]["id"].as_str()?.to_owned());
             }
@@ -224,7 +231,9 @@ fn what_is_stored_of_the_corpus_equals_its_source() {
             if matches!(answer, Answer::Failed { .. } | Answer::DeadLetter { .. }) {
                 complain(format!("{answer:?}"));
             }
-            if !acted_on.contains(&event["type"].as_str().unwrap_or_default()) || matches!(answer, Answer::Pending { .. }) {
+            if !acted_on.contains(&event["type"].as_str().unwrap_or_default())
+                || matches!(answer, Answer::Pending { .. })
+            {
                 continue;
             }
             if let Some((sql, row)) = expected(object) {
