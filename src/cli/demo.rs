@@ -120,8 +120,12 @@ fn render_acts(acts: &[Played]) -> String {
 fn render_totals(report: &Report) -> String {
     let answers: Vec<String> = report.answers.iter().map(|(label, count)| format!("{label} ×{count}")).collect();
     let Report { deliveries, events, milliseconds, repeats, .. } = report;
+    let payments = |act: &&Played| act.effects.contains_key("grant");
+    let paid: usize = report.acts.iter().filter(payments).map(|act| act.deliveries).sum();
+    let grants = report.effects.get("grant").copied().unwrap_or_default();
     format!(
-        "\ndelivered  {deliveries} deliveries of {events} events in {milliseconds} ms\n\
+        "\nincident   {paid} deliveries of payments, {grants} grants\n\
+         delivered  {deliveries} deliveries of {events} events in {milliseconds} ms\n\
          answered   {}\n\
          \x20          (repeats that arrive together all get the answer of the one that ran)\n\
          effects    {}; {repeats} repeats changed nothing\n",

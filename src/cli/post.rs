@@ -118,7 +118,6 @@ pub(super) fn tally<'a>(answers: impl Iterator<Item = &'a Answered>) -> BTreeMap
 struct Parts {
     status: Option<String>,
     outcome: Option<String>,
-    needs: Option<String>,
     error: Option<String>,
 }
 
@@ -126,7 +125,7 @@ fn words(answer: &str) -> String {
     let parts: Parts = serde_json::from_str(answer).unwrap_or_default();
     // What became of a repeat is told by the first delivery.
     let outcome = parts.outcome.filter(|_| parts.status.as_deref() == Some("completed"));
-    [parts.error, parts.status, outcome, parts.needs].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [parts.error, parts.status, outcome].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -138,7 +137,7 @@ mod tests {
         for (answer, told) in [
             (r#"{"status":"completed","outcome":"applied","event_id":"evt_1"}"#, "completed applied"),
             (r#"{"status":"duplicate","outcome":"applied","event_id":"evt_1"}"#, "duplicate"),
-            (r#"{"status":"pending","needs":"payment:pi_1","event_id":"evt_1"}"#, "pending payment:pi_1"),
+            (r#"{"status":"pending","needs":"payment:pi_1","event_id":"evt_1"}"#, "pending"),
             (r#"{"error":"signature_mismatch","message":"…"}"#, "signature_mismatch"),
             ("gone", ""),
         ] {

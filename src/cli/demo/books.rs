@@ -1,6 +1,4 @@
 //! What the books of the demo hold at a moment, read as any reading command would read them.
-//!
-//! A new kind of effect that is no ledger entry is counted here, in [`Books::read`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +25,7 @@ pub(super) struct Balance {
 pub(super) struct Books {
     pub(super) events: usize,
     pub(super) repeats: i64,
-    /// How many entries there are, by their kind.
+    /// How many entries there are, by their kind, and how many changes of tier.
     pub(super) effects: BTreeMap<String, usize>,
     pub(super) balances: Vec<Balance>,
 }
@@ -47,6 +45,10 @@ impl Books {
                 let (account_id, unit, balance) = (row.account_id, row.unit, row.balance);
                 books.balances.push(Balance { name: name.clone(), account_id, unit, balance });
             }
+        }
+        let changes = views::tier_changes(connection, None)?.len();
+        if changes > 0 {
+            books.effects.insert("tier change".to_owned(), changes);
         }
         books.balances.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(books)

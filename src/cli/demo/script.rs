@@ -85,7 +85,72 @@ pub(super) fn acts(now: i64) -> Result<Vec<Act>, NoSample> {
         paid_five_times("8 accounts pay; each invoice.paid comes five times", Manner::OneAfterAnother, 1..=8, now)?,
         paid_five_times("9 more pay; all five deliveries of each come at once", Manner::AllAtOnce, 9..=17, now)?,
         paid_five_times("1 more pays; the answer is lost after the commit", Manner::FirstAnswerLost, 18..=18, now)?,
+        two_subscriptions(now)?,
+        two_downgrades(now)?,
+        one_out_of_order(now)?,
+        one_partial_refund(now)?,
     ])
+}
+
+/// The two accounts of the incident that were demoted wrongly, on the plan that they pay for.
+const DOWNGRADED: [u64; 2] = [2, 10];
+
+fn two_subscriptions(now: i64) -> Result<Act, NoSample> {
+    let mut act = Act::new("2 of them subscribe to pro", Manner::OneAfterAnother, [("tier change", 2)]);
+    for number in DOWNGRADED {
+        let sample = Sample { event: 100 + number, now: now - 200, ..account(number, now).0 };
+        act.deliveries.push(delivery(&sample, "customer.subscription.created")?);
+    }
+    Ok(act)
+}
+
+/// Read-then-write code demotes twice here, or from the wrong plan; one conditional statement does not.
+fn two_downgrades(now: i64) -> Result<Act, NoSample> {
+    let mut act = Act::new("both downgrade; each event comes twice at once", Manner::AllAtOnce, [("tier change", 2)]);
+    for number in DOWNGRADED {
+        let sample = Sample {
+            event: 200 + number,
+            now: now - 100,
+            price: PLANS[0].0.to_owned(),
+            unit_amount: PLANS[0].1,
+            previous_price: Some(PLANS[1].0.to_owned()),
+            ..account(number, now).0
+        };
+        act.deliveries.extend(vec![delivery(&sample, "customer.subscription.updated")?; 2]);
+    }
+    Ok(act)
+}
+
+/// An update from before the downgrade arrives after it, and moves nothing backwards.
+fn one_out_of_order(now: i64) -> Result<Act, NoSample> {
+    let mut act = Act::new("an update from before one of them comes last", Manner::OneAfterAnother, []);
+    let sample = Sample { event: 300, now: now - 150, ..account(DOWNGRADED[0], now).0 };
+    act.deliveries.push(delivery(&sample, "customer.subscription.updated")?);
+    Ok(act)
+}
+
+/// A quarter of a payment goes back before anything ties the payment to its invoice: the refund waits for the tie.
+fn one_partial_refund(now: i64) -> Result<Act, NoSample> {
+    let mut act =
+        Act::new("a quarter is refunded; the refund waits for its invoice", Manner::OneAfterAnother, [("clawback", 1)]);
+    let (buyer, credits) = account(1, now);
+    let refund = Sample { event: 400, now: now - 50, refunded: Some(buyer.amount() / 4), ..buyer.clone() };
+    let tie = Sample { event: 401, ..buyer.clone() };
+    act.deliveries = vec![delivery(&refund, "charge.refunded")?, delivery(&tie, "invoice_payment.paid")?];
+    act.balances.push((buyer.customer_id(), credits - credits / 4));
+    Ok(act)
+}
+
+impl Act {
+    fn new<const KINDS: usize>(title: &str, manner: Manner, effects: [(&'static str, usize); KINDS]) -> Self {
+        Self {
+            title: title.to_owned(),
+            manner,
+            deliveries: Vec::new(),
+            effects: effects.to_vec(),
+            balances: Vec::new(),
+        }
+    }
 }
 
 /// Each of these accounts pays its invoice, and Stripe delivers it five times.
@@ -95,13 +160,7 @@ fn paid_five_times(
     accounts: std::ops::RangeInclusive<u64>,
     now: i64,
 ) -> Result<Act, NoSample> {
-    let mut act = Act {
-        title: title.to_owned(),
-        manner,
-        deliveries: Vec::new(),
-        effects: vec![("grant", accounts.clone().count())],
-        balances: Vec::new(),
-    };
+    let mut act = Act::new(title, manner, [("grant", accounts.clone().count())]);
     for number in accounts {
         let (sample, credits) = account(number, now);
         act.deliveries.extend(vec![delivery(&sample, "invoice.paid")?; TIMES]);
