@@ -88,7 +88,7 @@ async fn deliver(
 
 /// Nothing of a body is parsed before its signature has been verified.
 fn authentic(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<Event, Refusal> {
-    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(|value| value.as_bytes()).collect();
+    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(actix_web::http::header::HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
     endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
         status: StatusCode::BAD_REQUEST,
@@ -111,7 +111,7 @@ fn completed_before(public: &Public, event: &Event) -> Option<events::Completed>
 }
 
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
+    match headers.get(CONTENT_ENCODING).map(actix_web::http::header::HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(()),
         Some(_) => Err(Refusal {
             status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
