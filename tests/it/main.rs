@@ -1,0 +1,10 @@
+//! All integration tests in one binary.
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod http;
+#[cfg(test)]
+mod incident;
