@@ -107,6 +107,16 @@ impl Duplicates {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What was taken, but not written after all.
+    fn give_back(&self, taken: HashMap<EventId, Repeats>) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (event, repeats) in taken {
+            let more = noted.entry(event).or_default();
+            more.all += repeats.all;
+            more.late += repeats.late;
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -124,13 +134,15 @@ impl Repeats {
 pub struct Ingest {
     policy: Arc<Policy>,
     duplicates: Duplicates,
+    /// The repeats that the batch at hand counts.
+    taken: HashMap<EventId, Repeats>,
 }
 
 impl Ingest {
     /// An ingest under this policy. `duplicates` is shared with the door that answers repeats by itself.
     #[must_use]
     pub fn new(policy: Arc<Policy>, duplicates: Duplicates) -> Self {
-        Self { policy, duplicates }
+        Self { policy, duplicates, taken: HashMap::new() }
     }
 }
 
@@ -144,7 +156,8 @@ impl Batch for Ingest {
         jobs: Vec<Delivery>,
         now: UnixMillis,
     ) -> Result<Vec<Answer>, StoreError> {
-        let mut run = Run { transaction, policy: &self.policy, now, chain: None, repeats: self.duplicates.take() };
+        self.taken = self.duplicates.take();
+        let mut run = Run { transaction, policy: &self.policy, now, chain: None, repeats: self.taken.clone() };
         let mut first_of: HashMap<&EventId, usize> = HashMap::with_capacity(jobs.len());
         let mut answers: Vec<Answer> = Vec::with_capacity(jobs.len());
         for (index, delivery) in jobs.iter().enumerate() {
@@ -163,6 +176,13 @@ impl Batch for Ingest {
 
     fn has_leftovers(&self) -> bool {
         !self.duplicates.is_empty()
+    }
+
+    fn ended(&mut self, committed: bool) {
+        let taken = std::mem::take(&mut self.taken);
+        if !committed {
+            self.duplicates.give_back(taken);
+        }
     }
 }
 

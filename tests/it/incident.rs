@@ -193,6 +193,29 @@ fn the_last_attempt_makes_a_dead_letter_which_a_redelivery_still_cures() {
     assert_eq!(billing.stripe_sends(&event).short(), "200 duplicate applied");
 }
 
+/// SQLite has rolled back by itself: nothing of the batch may be answered as stored.
+#[test]
+fn a_lost_transaction_stores_nothing_counts_nothing_and_keeps_the_noted_repeats() {
+    let mut billing = spawn();
+    let known = nth_invoice_paid(1);
+    assert_eq!(billing.stripe_sends(&known).short(), "200 completed applied");
+    billing.somebody_runs(
+        "CREATE TRIGGER lost BEFORE INSERT ON ledger_entries BEGIN SELECT RAISE(ROLLBACK, 'made by a test'); END",
+    );
+    let event = nth_invoice_paid(2);
+    for _ in 0..3 {
+        assert_eq!(billing.stripe_sends(&known).short(), "200 duplicate applied");
+        let answer = billing.stripe_sends(&event);
+        assert_eq!(answer.short(), "503 storage_unavailable");
+        assert!(answer.header("retry-after").is_some());
+    }
+    assert_eq!(billing.rows("SELECT event_id FROM events"), ["evt_1"]);
+    billing.somebody_runs("DROP TRIGGER lost");
+    assert_eq!(billing.stripe_sends(&event).short(), "200 completed applied");
+    billing.stop();
+    assert_eq!(billing.rows("SELECT event_id, duplicates, attempts FROM events ORDER BY 1"), ["evt_1|3|0", "evt_2|0|0"]);
+}
+
 #[test]
 fn an_answer_that_was_lost_after_the_commit_is_a_duplicate_next_time() {
     let billing = spawn();
