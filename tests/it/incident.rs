@@ -172,6 +172,26 @@ fn a_failure_takes_back_its_own_event_only_and_heals() {
     assert_eq!(billing.rows(open), [""; 0]);
 }
 
+/// SQLite reports an overflow as a general error, which says as much about the event as a broken constraint does.
+#[test]
+fn a_poisonous_event_does_not_keep_its_neighbours_from_the_books() {
+    clock_that_counts_batches!(clock, BATCHES);
+    let billing = Setup::new().clock(clock).limits(256, 4).spawn();
+    billing.somebody_runs(
+        "CREATE TRIGGER poison BEFORE INSERT ON ledger_lines WHEN NEW.root GLOB 'grant:invoice:bad*'
+         BEGIN SELECT abs(-9223372036854775807 - 1); END",
+    );
+    let good = (1..=3).map(nth_invoice_paid);
+    let bad = (1..=2).map(|n| invoice_paid(Shape::New, &format!("evt_bad_{n}"), &format!("bad_{n}"), "cus_bad", 700));
+    let events: Vec<Value> = good.chain(bad).collect();
+    let answers = crowd(&billing, &BATCHES, &events);
+    for (event, answer) in events.iter().zip(&answers) {
+        let expected = if id(event).starts_with("evt_bad") { "500 failed" } else { "200 completed applied" };
+        assert!([expected, "503 overloaded"].contains(&answer.short().as_str()), "{} {answer:?}", id(event));
+    }
+    billing.somebody_runs("DROP TRIGGER poison");
+}
+
 #[test]
 fn the_last_attempt_makes_a_dead_letter_which_a_redelivery_still_cures() {
     let billing = Setup::new().with("processing.max_attempts", "3").spawn();
