@@ -113,14 +113,15 @@ fn completed_before(public: &Public, event: &Event) -> Option<events::Completed>
 }
 
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
-        None | Some(b"" | b"identity") => Ok(()),
-        Some(_) => Err(Refusal {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            code: "unsupported_encoding",
-            message: "the body must come as it was signed, without Content-Encoding".into(),
-        }),
+    let mut codings = headers.get_all(CONTENT_ENCODING).flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    if codings.all(|coding| coding.trim_ascii().is_empty() || coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
     }
+    Err(Refusal {
+        status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        code: "unsupported_encoding",
+        message: "the body must come as it was signed, without Content-Encoding".into(),
+    })
 }
 
 impl Refusal {
