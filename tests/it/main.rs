@@ -8,3 +8,5 @@ mod harness;
 mod http;
 #[cfg(test)]
 mod incident;
+#[cfg(test)]
+mod store;
