@@ -79,6 +79,11 @@ pub fn require_ours(connection: &Connection, path: &Path) -> Result<i64, StoreEr
     Ok(version)
 }
 
+/// Whether a step has written this statement, to the letter.
+pub(crate) fn has_written(sql: &str) -> bool {
+    STEPS.iter().any(|step| step.contains(sql))
+}
+
 /// Other programs number their schemas, too. Tools, such as Litestream, may have put tables of their own (`_…`) into
 /// the file first.
 fn refuse_foreign(connection: &Connection, version: i64, path: &Path) -> Result<(), StoreError> {

@@ -240,6 +240,7 @@ fn verify_finds_what_does_not_add_up() {
         ("UPDATE accounts SET tier = 'pro' WHERE account_id = 'cus_1'", "account cus_1 is on pro, its last change says no tier"),
         ("UPDATE events SET status = 'failed', outcome = NULL, processed_at = NULL WHERE event_id = 'evt_3'", "entry 3 has no completed event evt_3"),
         ("DROP TRIGGER ledger_lines_delete", "ledger_lines has lost its guard against DELETE"),
+        ("DROP TRIGGER audit_log_update; CREATE TRIGGER audit_log_update BEFORE UPDATE ON audit_log BEGIN SELECT 1; END", "audit_log has lost its guard against UPDATE"),
         ("DROP TRIGGER ledger_lines_delete; DELETE FROM ledger_lines WHERE entry_id = 1; UPDATE balances SET balance = 0 WHERE account_id = 'cus_1'; \
           CREATE TRIGGER ledger_lines_delete BEFORE DELETE ON ledger_lines\nBEGIN SELECT RAISE(ABORT, 'ledger_lines is append-only: post a reversing entry'); END", "entry 1 has no lines"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM events WHERE event_id = 'evt_2'", "a row of"),
