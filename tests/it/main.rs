@@ -1,6 +1,8 @@
 //! All integration tests in one binary.
 
 #[cfg(test)]
+mod adjust;
+#[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod harness;
