@@ -15,6 +15,7 @@ pub mod open;
 pub mod payload;
 pub mod prices;
 pub mod reader;
+pub mod savepoint;
 mod types;
 pub mod verify;
 pub mod views;

@@ -22,7 +22,7 @@ use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
 use crate::store::payload::{self, Payload};
 use crate::store::writer::Batch;
-use crate::store::{StoreError, accounts, invoices, prices};
+use crate::store::{StoreError, accounts, invoices, prices, savepoint};
 
 /// A repeat later than this after the first delivery was sent by hand: Stripe's own retries end after three days.
 const LATE_MS: i64 = 72 * 3_600_000;
@@ -200,10 +200,10 @@ impl Run<'_> {
     /// Runs one event inside a savepoint of its own.
     fn deliver(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
         let chain = self.chain;
-        self.transaction.prepare_cached("SAVEPOINT event")?.execute([])?;
+        savepoint::begin(self.transaction)?;
         match catch_unwind(AssertUnwindSafe(|| self.attempt(delivery))) {
             Ok(Ok(answer)) => {
-                self.transaction.prepare_cached("RELEASE event")?.execute([])?;
+                savepoint::keep(self.transaction)?;
                 Ok(answer)
             }
             // FULL, IOERR and NOMEM may have rolled back all of the transaction.
@@ -220,8 +220,7 @@ impl Run<'_> {
         chain: Option<Head>,
         failure: &Failure,
     ) -> Result<Answer, StoreError> {
-        self.transaction.prepare_cached("ROLLBACK TO event")?.execute([])?;
-        self.transaction.prepare_cached("RELEASE event")?.execute([])?;
+        savepoint::take_back(self.transaction)?;
         self.chain = chain;
         let account = account_of(&delivery.event);
         self.fail(delivery, &EventMeta::of(&delivery.event, delivery.source, account, delivery.received), failure)

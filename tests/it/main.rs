@@ -12,3 +12,5 @@ mod http;
 mod incident;
 #[cfg(test)]
 mod store;
+#[cfg(test)]
+mod tidy;
