@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod adjust;
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod harness;
