@@ -28,15 +28,27 @@ CREATE TABLE events (
     created_at      INTEGER NOT NULL,
     received_at     INTEGER NOT NULL,   -- milliseconds
     tried_at        INTEGER NOT NULL,   -- milliseconds: when it last ran
+    woken           INTEGER NOT NULL DEFAULT 0 CHECK (woken IN (0, 1)),   -- what it waits for has come
     processed_at    INTEGER,            -- milliseconds; NULL until completed
     last_error      TEXT,
     CHECK ((status = 'completed') = (outcome IS NOT NULL)),
     CHECK ((status = 'completed') = (processed_at IS NOT NULL)),
-    CHECK ((status = 'pending') = (needs IS NOT NULL)),
+    CHECK (status <> 'pending' OR needs IS NOT NULL),
+    CHECK (status <> 'completed' OR woken = 0),
     CHECK (dead_letter = 0 OR status = 'failed')
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX events_open ON events (needs, received_at) WHERE status <> 'completed';
+CREATE INDEX events_open ON events (status, received_at) WHERE status <> 'completed';
+CREATE INDEX events_woken ON events (created_at, event_id) WHERE woken = 1;
+
+-- What an event that is not completed waits for, one row each; any of them wakes it.
+CREATE TABLE event_needs (
+    need     TEXT NOT NULL,
+    event_id TEXT NOT NULL REFERENCES events (event_id) ON DELETE CASCADE,
+    PRIMARY KEY (need, event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX event_needs_event ON event_needs (event_id);
 
 CREATE TABLE payload_dictionaries (
     dictionary_id INTEGER PRIMARY KEY,
@@ -93,22 +105,40 @@ CREATE TABLE invoices (
     source_event_id TEXT NOT NULL REFERENCES events (event_id)
 ) STRICT, WITHOUT ROWID;
 
--- Which payments paid which invoice.
+-- Which payments paid which invoice, by each name of a payment that anything told.
 CREATE TABLE invoice_payments (
-    invoice_id  TEXT NOT NULL,
-    payment_id  TEXT NOT NULL,
-    amount_paid INTEGER,
-    status      TEXT NOT NULL,
-    snapshot_at INTEGER NOT NULL,
+    invoice_id TEXT NOT NULL,
+    payment_id TEXT NOT NULL,
+    is_intent  INTEGER NOT NULL CHECK (is_intent IN (0, 1)),   -- 0: a charge
     PRIMARY KEY (invoice_id, payment_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX invoice_payments_payment ON invoice_payments (payment_id);
 
--- The newest snapshot of the charge of each payment.
+-- Paid checkouts without an invoice.
+CREATE TABLE checkouts (
+    checkout_id     TEXT PRIMARY KEY,
+    account_id      TEXT,
+    payment_intent  TEXT,
+    amount_paid     INTEGER NOT NULL,
+    currency        TEXT,
+    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX checkouts_payment ON checkouts (payment_intent) WHERE payment_intent IS NOT NULL;
+
+-- Which charge belongs to which payment intent.
+CREATE TABLE payment_names (
+    charge_id      TEXT PRIMARY KEY,
+    payment_intent TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX payment_names_intent ON payment_names (payment_intent);
+
+-- The newest snapshot of each charge. `amount_refunded` is less what a partial capture released.
 CREATE TABLE payments (
-    payment_id      TEXT PRIMARY KEY,
-    charge_id       TEXT,
+    charge_id       TEXT PRIMARY KEY,
+    payment_intent  TEXT,
     account_id      TEXT,
     currency        TEXT NOT NULL,
     amount_captured INTEGER NOT NULL,
@@ -117,9 +147,13 @@ CREATE TABLE payments (
     source_event_id TEXT NOT NULL REFERENCES events (event_id)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX payments_intent ON payments (payment_intent) WHERE payment_intent IS NOT NULL;
+
+-- Refunds and disputes keep the names of their payment as they were told.
 CREATE TABLE refunds (
     refund_id       TEXT PRIMARY KEY,
-    payment_id      TEXT,
+    payment_intent  TEXT,
+    charge_id       TEXT,
     amount          INTEGER NOT NULL,
     currency        TEXT NOT NULL,
     status          TEXT,
@@ -129,11 +163,13 @@ CREATE TABLE refunds (
     source_event_id TEXT NOT NULL REFERENCES events (event_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX refunds_payment ON refunds (payment_id);
+CREATE INDEX refunds_intent ON refunds (payment_intent) WHERE payment_intent IS NOT NULL;
+CREATE INDEX refunds_charge ON refunds (charge_id) WHERE charge_id IS NOT NULL;
 
 CREATE TABLE disputes (
     dispute_id      TEXT PRIMARY KEY,
-    payment_id      TEXT,
+    payment_intent  TEXT,
+    charge_id       TEXT,
     amount          INTEGER NOT NULL,
     currency        TEXT NOT NULL,
     status          TEXT NOT NULL,
@@ -143,7 +179,8 @@ CREATE TABLE disputes (
     source_event_id TEXT NOT NULL REFERENCES events (event_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX disputes_payment ON disputes (payment_id);
+CREATE INDEX disputes_intent ON disputes (payment_intent) WHERE payment_intent IS NOT NULL;
+CREATE INDEX disputes_charge ON disputes (charge_id) WHERE charge_id IS NOT NULL;
 
 CREATE TABLE subscriptions (
     subscription_id    TEXT PRIMARY KEY,
@@ -160,6 +197,27 @@ CREATE TABLE subscriptions (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX subscriptions_account ON subscriptions (account_id);
+CREATE INDEX subscriptions_due ON subscriptions (pending_tier_at) WHERE pending_tier_at IS NOT NULL;
+
+-- What orders the snapshots of a subscription, kept apart from payloads, which retention removes. `newest` is our own
+-- JSON: all snapshots that are tied for the newest.
+CREATE TABLE subscription_snapshots (
+    subscription_id TEXT PRIMARY KEY REFERENCES subscriptions (subscription_id) ON DELETE CASCADE,
+    newest          TEXT NOT NULL,
+    listed          TEXT
+) STRICT, WITHOUT ROWID;
+
+-- What paid invoices paid for, under tiers.downgrade = "period_end".
+CREATE TABLE paid_periods (
+    subscription_id TEXT NOT NULL,
+    invoice_id      TEXT NOT NULL,
+    price_id        TEXT NOT NULL,
+    product_id      TEXT,
+    lookup_key      TEXT,
+    starts_at       INTEGER NOT NULL,
+    ends_at         INTEGER NOT NULL,
+    PRIMARY KEY (subscription_id, invoice_id, price_id, starts_at, ends_at)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE subscription_items (
     subscription_id TEXT NOT NULL REFERENCES subscriptions (subscription_id) ON DELETE CASCADE,
@@ -189,6 +247,7 @@ CREATE TABLE ledger_lines (
     root              TEXT NOT NULL,
     unit              TEXT NOT NULL,
     amount            INTEGER NOT NULL,
+    is_root           INTEGER NOT NULL CHECK (is_root IN (0, 1)),   -- 0: corrects the entry whose fact is the root
     price_id          TEXT,
     credits_per_unit  INTEGER,
     original_amount   INTEGER,
@@ -197,6 +256,8 @@ CREATE TABLE ledger_lines (
     fx_date           TEXT,
     PRIMARY KEY (entry_id, unit)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX ledger_lines_corrections ON ledger_lines (root, unit, amount) WHERE is_root = 0;
 
 -- Kept equal to the sums of the lines by the one function that posts, proven by `billingd verify`.
 CREATE TABLE balances (
@@ -309,11 +370,11 @@ SELECT invoice_id, account_id, subscription_id, status, currency, total, amount_
 FROM invoices;
 
 CREATE VIEW v_refunds AS
-SELECT refund_id, payment_id AS payment, amount, currency, status
+SELECT refund_id, coalesce(payment_intent, charge_id) AS payment, amount, currency, status
 FROM refunds;
 
 CREATE VIEW v_disputes AS
-SELECT dispute_id, payment_id AS payment, amount, currency, status
+SELECT dispute_id, coalesce(payment_intent, charge_id) AS payment, amount, currency, status
 FROM disputes;
 
 CREATE VIEW v_tier_changes AS

@@ -81,7 +81,7 @@ impl Service {
         open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
-        let ingest = Ingest::new(policy, duplicates.clone());
+        let ingest = Ingest::new(policy, config.accounts.metadata_key.clone(), duplicates.clone());
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;

@@ -5,11 +5,14 @@
 //! module need nothing but this module.
 //!
 //! Reading order: [`ids`] and [`money`] are the atoms, [`event`] is what Stripe told us in our own words,
-//! [`policy`] is what the operator configured, [`grant`] is the rule of credits, and [`decide`] puts them together.
+//! [`policy`] is what the operator configured; [`grant`], [`clawback`] and [`subscription`] are the rules of credits,
+//! of taking them back and of tiers; [`decide`] puts them together.
 
+pub mod clawback;
 pub mod decide;
 pub mod event;
 pub mod grant;
 pub mod ids;
 pub mod money;
 pub mod policy;
+pub mod subscription;

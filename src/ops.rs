@@ -2,5 +2,7 @@
 //! tables of [`crate::store`] meet. HTTP, command line and jobs are three doors to the same operations.
 
 pub mod adjust;
+mod apply;
+mod facts;
 pub mod ingest;
 pub mod verify;

@@ -2,15 +2,27 @@
 //!
 //! [`decide`] is one flat list of named cases; the order of the checks is the order of precedence. It never sees a
 //! balance, so nothing can depend on one. What it returns is carried out by `ops` in one transaction or not at all.
+//! Each kind of object has its list in a file below: [`invoice`], [`checkout`], [`customer`], [`payment`],
+//! [`subscription`].
+
+mod checkout;
+mod customer;
+mod invoice;
+mod payment;
+mod subscription;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::domain::event::{Body, Checkout, Customer, Event, Invoice, PaymentRef, Price, UnixSeconds};
-use crate::domain::grant::{self, Grant, GrantLine, KnownPrices, Missing, Refusal};
-use crate::domain::ids::{AccountId, CheckoutId, EventId, InvoiceId, SubscriptionId};
+use crate::domain::clawback::{ChargeHeld, Correction, DisputeHeld, Granted, Payment, RefundHeld};
+use crate::domain::event::{Body, Event, PaymentRef, Price, UnixSeconds};
+use crate::domain::grant::{GrantLine, KnownPrices, Refusal};
+use crate::domain::ids::{
+    AccountId, ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId,
+};
 use crate::domain::money::Currency;
-use crate::domain::policy::{Basis, Policy};
+use crate::domain::policy::Policy;
+use crate::domain::subscription::{Contribution, Known, PaidPeriod, Standing};
 
 /// What the books hold about the subject of an event, read in the transaction that will change them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +35,58 @@ pub struct Facts {
     pub account: Option<AccountHeld>,
     /// Prices that earlier snapshots told, as far as this event's lines need them.
     pub prices: KnownPrices,
+    /// The payment of the event, and what it paid.
+    pub money: MoneyFacts,
+    /// The subscription of the event.
+    pub subscription: SubscriptionFacts,
+}
+
+/// What is held about a payment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MoneyFacts {
+    /// The payment itself.
+    pub payment: Payment,
+    /// What it paid, as far as anything tied it.
+    pub roots: Vec<Root>,
+}
+
+/// Something that was paid: an invoice, or a checkout without one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Root {
+    /// The fact that a grant of it has.
+    pub fact: Fact,
+    /// What became of the grant.
+    pub decided: Decided,
+    /// Minor units that were paid; 0: nobody told.
+    pub amount_paid: i64,
+    /// The currency of the amount.
+    pub currency: Option<Currency>,
+    /// All payments of it.
+    pub payments: Vec<Payment>,
+}
+
+/// What became of the grant of something that was paid.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decided {
+    /// Not yet known: its event has not come, waits or has failed.
+    NotYet,
+    /// It granted nothing.
+    Nothing,
+    /// It granted this.
+    Granted(Granted),
+}
+
+/// What is held about a subscription and its account.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SubscriptionFacts {
+    /// The snapshots that count.
+    pub known: Known,
+    /// How it stands in the books; `None`: it is new.
+    pub standing: Option<Standing>,
+    /// What was paid for, under `downgrade = "period_end"`.
+    pub periods: Vec<PaidPeriod>,
+    /// The other subscriptions of the account.
+    pub others: Vec<Contribution>,
 }
 
 /// An invoice as we hold it.
@@ -30,6 +94,8 @@ pub struct Facts {
 pub struct InvoiceHeld {
     /// Its status.
     pub status: String,
+    /// Minor units that were paid.
+    pub amount_paid: i64,
     /// `created` of the event that told it.
     pub snapshot_at: UnixSeconds,
     /// That event.
@@ -41,6 +107,8 @@ pub struct InvoiceHeld {
 pub struct AccountHeld {
     /// The user's own id and how it was learned.
     pub reference: Option<Reference>,
+    /// The plan that it is on.
+    pub tier: Option<String>,
     /// The customer was deleted at Stripe.
     pub deleted: bool,
 }
@@ -72,8 +140,8 @@ pub enum ReferenceStrength {
 pub enum Decision {
     /// It is done, with these effects, all of them or none.
     Complete(Completion),
-    /// It stays pending until this is known, and leaves nothing else behind.
-    Wait(Need),
+    /// It stays pending until any of these is known, and leaves nothing else behind.
+    Wait(Vec<Need>),
     /// It cannot be applied until a person acts, and leaves nothing else behind.
     Fail(Failure),
 }
@@ -87,6 +155,8 @@ pub struct Completion {
     pub reason: Option<Cow<'static, str>>,
     /// What to write, in this order.
     pub effects: Vec<Effect>,
+    /// What is known from now on, and others may wait for.
+    pub arrivals: Vec<Need>,
 }
 
 /// What became of a completed event.
@@ -132,6 +202,58 @@ pub enum Effect {
     CloseAccount(AccountId, UnixSeconds),
     /// An entry in the ledger.
     Grant(AccountId, Fact, Vec<GrantLine>),
+    /// A paid checkout without invoice.
+    SaveCheckout(CheckoutRow),
+    /// A charge belongs to a payment intent.
+    NamePayment(ChargeId, PaymentId),
+    /// The newest snapshot of a charge.
+    SaveCharge(ChargeHeld),
+    /// What is known of a refund.
+    SaveRefund(RefundHeld),
+    /// What is known of a dispute.
+    SaveDispute(DisputeHeld),
+    /// An entry that takes back of a grant, or gives again.
+    Correct(AccountId, Fact, Vec<Correction>),
+    /// What is known of a subscription, and how it stands.
+    SaveSubscription(Box<Known>, Box<Standing>),
+    /// How a subscription stands, when nothing new is known of it but the time or what was paid.
+    Restand(Box<Standing>),
+    /// What was paid for by an invoice of a subscription.
+    SavePaidPeriods(SubscriptionId, Vec<PaidPeriod>),
+    /// The account's plan changes from one to another.
+    ChangeTier(AccountId, Option<String>, Option<String>),
+    /// A person should look at this.
+    OpenFinding(Finding),
+    /// What a person should have looked at is gone.
+    ResolveFinding(&'static str, String),
+}
+
+/// One difference that a person should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its kind.
+    pub kind: &'static str,
+    /// The object's id.
+    pub subject: String,
+    /// What was to be expected.
+    pub expected: String,
+    /// What is.
+    pub actual: String,
+}
+
+/// What we keep of a paid checkout without invoice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckoutRow {
+    /// `cs_…`
+    pub id: CheckoutId,
+    /// Whose it is.
+    pub account: Option<AccountId>,
+    /// Its payment.
+    pub payment_intent: Option<PaymentId>,
+    /// Minor units.
+    pub amount_paid: i64,
+    /// The currency.
+    pub currency: Option<Currency>,
 }
 
 /// What we keep of an invoice.
@@ -180,6 +302,18 @@ impl Fact {
         Self(format!("adjust:{key}"))
     }
 
+    /// An event takes back of a grant.
+    #[must_use]
+    pub fn clawback(event: &EventId) -> Self {
+        Self(format!("clawback:{event}"))
+    }
+
+    /// An event gives again what was taken back.
+    #[must_use]
+    pub fn restore(event: &EventId) -> Self {
+        Self(format!("restore:{event}"))
+    }
+
     /// The key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -199,7 +333,13 @@ pub enum Need {
     /// All lines of an invoice.
     Lines(InvoiceId),
     /// The unit amount of a price.
-    Price(crate::domain::ids::PriceId),
+    Price(PriceId),
+    /// What a payment paid; by any of its names.
+    Payment(String),
+    /// What became of a grant.
+    Grant(Fact),
+    /// The other items of a subscription.
+    Subscription(SubscriptionId),
     /// What a checkout session sold.
     Session(CheckoutId),
     /// A rate of exchange.
@@ -213,6 +353,9 @@ impl fmt::Display for Need {
         match self {
             Self::Lines(id) => write!(f, "lines:{id}"),
             Self::Price(id) => write!(f, "price:{id}"),
+            Self::Payment(name) => write!(f, "payment:{name}"),
+            Self::Grant(fact) => write!(f, "{fact}"),
+            Self::Subscription(id) => write!(f, "subscription:{id}"),
             Self::Session(id) => write!(f, "session:{id}"),
             Self::Rate(currency) => write!(f, "rate:{currency}"),
             Self::Object(path) => write!(f, "object:{path}"),
@@ -231,7 +374,7 @@ pub struct Failure {
 
 /// Decides what one event does, given what the books hold about its subject.
 #[must_use]
-pub fn decide(event: &Event, facts: &Facts, policy: &Policy) -> Decision {
+pub fn decide(event: &Event, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Decision {
     if event.livemode != policy.livemode {
         return ignored("other mode");
     }
@@ -246,169 +389,127 @@ pub fn decide(event: &Event, facts: &Facts, policy: &Policy) -> Decision {
                 event.kind, unreadable.field, unreadable.problem
             ),
         }),
-        Body::Invoice(invoice) => decide_invoice(event, invoice, facts, policy),
-        Body::Checkout(checkout) => decide_checkout(event, checkout, facts, policy),
-        Body::Customer(customer) => decide_customer(event, customer, facts),
-        Body::Price(price) => no_effect("the price is remembered", vec![Effect::LearnPrice(price.clone())]),
+        Body::Invoice(invoice) => invoice::decide(event, invoice, facts, policy, now),
+        Body::Checkout(checkout) => checkout::decide(event, checkout, facts, policy),
+        Body::Customer(customer) => customer::decide(event, customer, facts),
+        Body::Subscription(subscription) => subscription::decide(event, subscription, facts, policy, now),
+        Body::InvoicePayment(link) => payment::decide_link(link, facts),
+        Body::PaymentIntent(intent) => payment::decide_intent(intent, facts),
+        Body::Charge(charge) => payment::decide_charge(event, charge, facts),
+        Body::Refund(refund) => payment::decide_refund(event, refund, facts),
+        Body::Dispute(dispute) => payment::decide_dispute(event, dispute, facts),
+        Body::Price(price) => Draft::default().learn(price.clone()).no_effect("the price is remembered"),
+        Body::CreditNote(note) => payment::decide_credit_note(note),
         Body::Thin(thin) => match &thin.related_url {
-            Some(path) if event.kind.starts_with("v1.") && acts_on(&event.kind["v1.".len()..]) => {
-                Decision::Wait(Need::Object(path.clone()))
-            }
+            Some(path) if is_acted_on(&event.kind) => Decision::Wait(vec![Need::Object(path.clone())]),
             _ => ignored("thin event of a type without rule"),
         },
-        Body::InvoicePayment(_)
-        | Body::Subscription(_)
-        | Body::Charge(_)
-        | Body::PaymentIntent(_)
-        | Body::Refund(_)
-        | Body::Dispute(_)
-        | Body::CreditNote(_)
-        | Body::Other => ignored("no rule for this type"),
-    }
-}
-
-fn acts_on(kind: &str) -> bool {
-    ["invoice.", "checkout.session.", "customer.", "price."].iter().any(|prefix| kind.starts_with(prefix))
-}
-
-fn decide_invoice(event: &Event, invoice: &Invoice, facts: &Facts, policy: &Policy) -> Decision {
-    let Some(account) = &invoice.customer else { return ignored("the invoice has no customer") };
-    let settled = invoice.status == "paid";
-    let fact = Fact::invoice(&invoice.id);
-    let newer = supersedes(event, &invoice.status, facts.invoice.as_ref());
-    let mut effects = invoice_snapshot(event, invoice, newer);
-    effects.extend(reference_of(event, account, facts, invoice.reference.as_ref(), None));
-    if settled && let Some(by) = &facts.granted_by {
-        return finish(effects, Outcome::NoEffect, format!("{fact} was granted by {by}"));
-    }
-    if !settled {
-        return if newer {
-            finish(effects, Outcome::NoEffect, "the invoice is not settled")
-        } else {
-            finish(effects, Outcome::Stale, later(facts.invoice.as_ref()))
-        };
-    }
-    if is_before_cutover(invoice.paid_at.unwrap_or(event.created), policy) {
-        return finish(effects, Outcome::NoEffect, "before cutover");
-    }
-    match grant::of_invoice(invoice, policy, &facts.prices) {
-        Grant::Lines(lines) => grant_to(account, fact, lines, effects, facts),
-        Grant::Nothing(reason) => finish(effects, Outcome::NoEffect, reason),
-        Grant::Foreign => ignored("only prices of another product"),
-        Grant::Needs(Missing::Lines) => Decision::Wait(Need::Lines(invoice.id.clone())),
-        Grant::Needs(Missing::UnitAmount(price)) => Decision::Wait(Need::Price(price)),
-        Grant::Needs(Missing::Rate(currency)) => Decision::Wait(Need::Rate(currency)),
-        Grant::Refused(refusal) => Decision::Fail(failure(&refusal, "invoice", invoice.id.as_str())),
-    }
-}
-
-fn decide_checkout(event: &Event, checkout: &Checkout, facts: &Facts, policy: &Policy) -> Decision {
-    let Some(account) = &checkout.customer else { return ignored("the session has no customer") };
-    let fact = Fact::checkout(&checkout.id);
-    let references = (checkout.reference.as_ref(), checkout.client_reference_id.as_ref());
-    let effects: Vec<Effect> = reference_of(event, account, facts, references.0, references.1).into_iter().collect();
-    if checkout.mode != "payment" {
-        return finish(effects, Outcome::NoEffect, "only sessions in mode payment are settled by themselves");
-    }
-    if let Some(invoice) = &checkout.invoice {
-        return finish(effects, Outcome::NoEffect, format!("left to invoice {invoice}"));
-    }
-    if !["paid", "no_payment_required"].contains(&checkout.payment_status.as_str()) {
-        return finish(effects, Outcome::NoEffect, "the session is not paid");
-    }
-    if let Some(by) = &facts.granted_by {
-        return finish(effects, Outcome::NoEffect, format!("{fact} was granted by {by}"));
-    }
-    if is_before_cutover(event.created, policy) {
-        return finish(effects, Outcome::NoEffect, "before cutover");
-    }
-    match checkout_grant(checkout, policy) {
-        Ok(Grant::Lines(lines)) => grant_to(account, fact, lines, effects, facts),
-        Ok(Grant::Nothing(reason)) => finish(effects, Outcome::NoEffect, reason),
-        Ok(Grant::Foreign) => ignored("only prices of another product"),
-        Ok(Grant::Needs(Missing::Rate(currency))) => Decision::Wait(Need::Rate(currency)),
-        Ok(Grant::Needs(Missing::Lines | Missing::UnitAmount(_))) => {
-            Decision::Wait(Need::Session(checkout.id.clone()))
+        Body::Other if event.kind.starts_with("subscription_schedule.") => {
+            Draft::default().no_effect("a schedule changes nothing until its subscription does")
         }
-        Ok(Grant::Refused(refusal)) => Decision::Fail(failure(&refusal, "checkout", checkout.id.as_str())),
-        Err(failure) => Decision::Fail(failure),
+        Body::Other => ignored("no rule for this type"),
     }
 }
 
-fn checkout_grant(checkout: &Checkout, policy: &Policy) -> Result<Grant, Failure> {
-    if let Basis::AmountPaid(into) = policy.credits.basis {
-        return Ok(match (checkout.amount_total, checkout.currency) {
-            (Some(amount), Some(currency)) => grant::of_amount(amount, currency, into),
-            _ => Grant::Nothing("nothing was paid"),
+/// What follows for a subscription when the time of a held tier is over.
+#[must_use]
+pub fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
+    subscription::end_held_tier(id, facts, policy, now)
+}
+
+/// Thin events of the objects that have a rule.
+fn is_acted_on(kind: &str) -> bool {
+    const FAMILIES: [&str; 8] =
+        ["invoice.", "invoice_payment.", "checkout.session.", "customer.", "charge.", "refund.", "payment_intent.", "price."];
+    kind.strip_prefix("v1.").is_some_and(|kind| FAMILIES.iter().any(|family| kind.starts_with(family)))
+}
+
+/// A completion in the making: its effects, and what they let others know.
+#[derive(Debug, Default)]
+struct Draft {
+    effects: Vec<Effect>,
+    arrivals: Vec<Need>,
+}
+
+impl Draft {
+    fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    fn extend(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        self.effects.extend(effects);
+    }
+
+    fn learn(mut self, price: Price) -> Self {
+        self.arrivals.push(Need::Price(price.price.id.clone()));
+        self.effects.push(Effect::LearnPrice(price));
+        self
+    }
+
+    /// Ties payments to an invoice; whoever waited for any of their names can go on.
+    fn link(&mut self, invoice: &InvoiceId, payments: &[PaymentRef]) {
+        if payments.is_empty() {
+            return;
+        }
+        for payment in payments {
+            self.arrive_payment(payment);
+            self.name(payment);
+        }
+        self.effects.push(Effect::LinkPayments(invoice.clone(), payments.to_vec()));
+    }
+
+    fn arrive_payment(&mut self, payment: &PaymentRef) {
+        self.arrivals.extend(names(payment).map(Need::Payment));
+    }
+
+    /// Remembers that two names are of one payment, where both are told.
+    fn name(&mut self, payment: &PaymentRef) {
+        if let (Some(intent), Some(charge)) = (&payment.payment_intent, &payment.charge) {
+            self.effects.push(Effect::NamePayment(charge.clone(), intent.clone()));
+        }
+    }
+
+    /// Completes as applied if an entry, a tier, a subscription or an account changes, and as `otherwise` if not.
+    fn finish(self, otherwise: Outcome, reason: impl Into<Cow<'static, str>>) -> Decision {
+        let applied = self.effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::OpenAccount(_)
+                    | Effect::SetReference(..)
+                    | Effect::CloseAccount(..)
+                    | Effect::Grant(..)
+                    | Effect::Correct(..)
+                    | Effect::ChangeTier(..)
+            )
         });
+        let outcome = if applied { Outcome::Applied } else { otherwise };
+        self.complete(outcome, Some(reason.into()))
     }
-    let quantity = match &checkout.metadata_quantity {
-        Some(Err(unreadable)) => {
-            return Err(Failure {
-                code: "unreadable_object",
-                message: format!(
-                    "checkout {}: {} is {}; correct it where the session is made",
-                    checkout.id, unreadable.field, unreadable.problem
-                ),
-            });
-        }
-        Some(Ok(quantity)) => *quantity,
-        None => 1,
-    };
-    Ok(match &checkout.metadata_price {
-        Some(price) => grant::of_sale(price, quantity, policy),
-        None => Grant::Needs(Missing::Lines),
-    })
+
+    fn no_effect(self, reason: &'static str) -> Decision {
+        self.finish(Outcome::NoEffect, reason)
+    }
+
+    fn complete(self, outcome: Outcome, reason: Option<Cow<'static, str>>) -> Decision {
+        Decision::Complete(Completion { outcome, reason, effects: self.effects, arrivals: self.arrivals })
+    }
 }
 
-fn decide_customer(event: &Event, customer: &Customer, facts: &Facts) -> Decision {
-    let gone = customer.deleted || event.kind == "customer.deleted";
-    let mut effects: Vec<Effect> =
-        reference_of(event, &customer.id, facts, customer.reference.as_ref(), None).into_iter().collect();
-    if facts.account.is_none() {
-        effects.insert(0, Effect::OpenAccount(customer.id.clone()));
-    }
-    if gone && !facts.account.as_ref().is_some_and(|held| held.deleted) {
-        effects.push(Effect::CloseAccount(customer.id.clone(), event.created));
-    }
-    finish(effects, Outcome::NoEffect, "nothing that we keep of the customer changed")
+/// The names of a payment.
+fn names(payment: &PaymentRef) -> impl Iterator<Item = String> {
+    let intent = payment.payment_intent.as_ref().map(ToString::to_string);
+    intent.into_iter().chain(payment.charge.as_ref().map(ToString::to_string))
 }
 
-/// The snapshot of an invoice, if it is the newest, and the payments that it names, whatever its age.
-fn invoice_snapshot(event: &Event, invoice: &Invoice, newer: bool) -> Vec<Effect> {
-    let mut effects = Vec::with_capacity(4);
-    if newer {
-        effects.push(Effect::SaveInvoice(InvoiceRow {
-            id: invoice.id.clone(),
-            account: invoice.customer.clone(),
-            subscription: invoice.subscription.clone(),
-            status: invoice.status.clone(),
-            currency: invoice.currency,
-            total: invoice.total,
-            amount_paid: grant::money_paid(invoice),
-            created: invoice.created,
-            snapshot_at: event.created,
-        }));
-    }
-    if !invoice.payments.is_empty() {
-        effects.push(Effect::LinkPayments(invoice.id.clone(), invoice.payments.clone()));
-    }
-    effects
-}
-
-/// Paid and void are final; among the others, and among two final ones, the newer snapshot wins; in one second the
-/// final one, then the greater event id, so that the order of arrival does not matter.
-fn supersedes(event: &Event, status: &str, held: Option<&InvoiceHeld>) -> bool {
-    let Some(held) = held else { return true };
-    let is_final = |status: &str| matches!(status, "paid" | "void");
-    (is_final(status), event.created, &event.id) > (is_final(&held.status), held.snapshot_at, &held.source)
+fn ignored(reason: &'static str) -> Decision {
+    Draft::default().complete(Outcome::Ignored, Some(reason.into()))
 }
 
 /// The change of an account's reference that this event makes, if it makes one.
 fn reference_of(
     event: &Event,
     account: &AccountId,
-    facts: &Facts,
+    held: Option<&AccountHeld>,
     metadata: Option<&String>,
     client_reference_id: Option<&String>,
 ) -> Option<Effect> {
@@ -416,58 +517,17 @@ fn reference_of(
     let reference = metadata
         .map(|text| told(text, ReferenceStrength::Metadata))
         .or_else(|| client_reference_id.map(|text| told(text, ReferenceStrength::ClientReferenceId)))?;
-    let held = facts.account.as_ref().and_then(|held| held.reference.as_ref());
+    let held = held.and_then(|held| held.reference.as_ref());
     let replaces = held.is_none_or(|held| {
-        reference.text != held.text
-            && (reference.strength > held.strength
-                || (reference.strength == held.strength && reference.at < held.at))
+        let stronger = reference.strength > held.strength;
+        let earlier = reference.strength == held.strength && (reference.at, &reference.text) < (held.at, &held.text);
+        reference.text != held.text && (stronger || earlier)
     });
     replaces.then(|| Effect::SetReference(account.clone(), reference))
 }
 
 fn is_before_cutover(settled_at: UnixSeconds, policy: &Policy) -> bool {
     policy.credits.since.is_some_and(|since| settled_at < since)
-}
-
-fn grant_to(
-    account: &AccountId,
-    fact: Fact,
-    lines: Vec<GrantLine>,
-    mut effects: Vec<Effect>,
-    facts: &Facts,
-) -> Decision {
-    if facts.account.is_none() {
-        effects.insert(0, Effect::OpenAccount(account.clone()));
-    }
-    effects.push(Effect::Grant(account.clone(), fact, lines));
-    Decision::Complete(Completion { outcome: Outcome::Applied, reason: None, effects })
-}
-
-/// Completes with `outcome`, or as applied if an account changes after all.
-fn finish(effects: Vec<Effect>, outcome: Outcome, reason: impl Into<Cow<'static, str>>) -> Decision {
-    let applied = effects.iter().any(|effect| {
-        matches!(effect, Effect::OpenAccount(_) | Effect::SetReference(..) | Effect::CloseAccount(..))
-    });
-    Decision::Complete(Completion {
-        outcome: if applied { Outcome::Applied } else { outcome },
-        reason: Some(reason.into()),
-        effects,
-    })
-}
-
-fn no_effect(reason: &'static str, effects: Vec<Effect>) -> Decision {
-    finish(effects, Outcome::NoEffect, reason)
-}
-
-fn ignored(reason: &'static str) -> Decision {
-    finish(Vec::new(), Outcome::Ignored, reason)
-}
-
-fn later(held: Option<&InvoiceHeld>) -> Cow<'static, str> {
-    match held {
-        Some(held) => Cow::from(format!("{} told the later status {}", held.source, held.status)),
-        None => Cow::from("older than what we hold"),
-    }
 }
 
 fn failure(refusal: &Refusal, object: &str, id: &str) -> Failure {

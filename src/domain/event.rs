@@ -267,19 +267,34 @@ pub struct Subscription {
     pub collection_paused: bool,
     /// The user's own id for the customer, from metadata.
     pub reference: Option<String>,
-    /// The values before the change, if the event tells any, and the values now, of the same kind: a path such as
-    /// `items.data` and a digest of what stands there.
+    /// What it changed, and into what.
     pub trace: Trace,
 }
 
-/// Digests of an object's values by path, and of the values that they replaced: enough to see which of two snapshots
-/// of one second follows the other, and nothing private.
+/// Digests of an object's values, and of the values that they replaced: enough to see which of two snapshots of one
+/// second follows the other, and nothing private.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Path and digest of every leaf (an array is a leaf), sorted by path.
-    pub values: Vec<(String, u64)>,
+    /// Digests of path and value of every leaf (an array is a leaf), sorted by path.
+    pub values: Vec<(u64, u64)>,
     /// The same of `previous_attributes`; `None` when the event has none.
-    pub previous: Option<Vec<(String, u64)>>,
+    pub previous: Option<Vec<(u64, u64)>>,
+}
+
+impl Trace {
+    /// The digest of `null`, which is also what `previous_attributes` say of a key that was not there.
+    pub const NULL: u64 = 0;
+
+    /// All that this snapshot replaced is what `other` told.
+    #[must_use]
+    pub fn follows(&self, other: &Self) -> bool {
+        let told = |path: u64| {
+            let at = other.values.binary_search_by_key(&path, |(path, _)| *path);
+            at.ok().and_then(|at| other.values.get(at)).map_or(Self::NULL, |(_, value)| *value)
+        };
+        let replaced = self.previous.as_deref().unwrap_or_default();
+        !replaced.is_empty() && replaced.iter().all(|(path, value)| told(*path) == *value)
+    }
 }
 
 /// One item of a subscription.

@@ -100,3 +100,11 @@ pub struct Tiers {
     /// A subscription whose collection is paused gives its tier.
     pub access_collection_paused: bool,
 }
+
+impl Tiers {
+    /// The place of a tier in the order, from 1 on; 0 for no tier, and for one that is not listed any more.
+    #[must_use]
+    pub fn rank(&self, tier: Option<&str>) -> usize {
+        tier.and_then(|tier| self.order.iter().position(|listed| listed == tier)).map_or(0, |position| position + 1)
+    }
+}

@@ -72,7 +72,7 @@ async fn deliver(
     })?;
     drop(body);
     let (id, kind) = (event.id.clone(), event.kind.clone());
-    let delivery = Delivery { event, payload, source: Source::Webhook, received };
+    let delivery = Delivery { event, payload: Some(payload), source: Source::Webhook, received };
     match public.writer.run(delivery).await {
         Ok(answer) => {
             log(id.as_str(), &kind, &answer, began);

@@ -8,7 +8,7 @@ use crate::clock::UnixMillis;
 use crate::domain::decide::{Fact, Outcome};
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
-use crate::ops::ingest::to_json;
+use crate::ops::apply::to_json;
 use crate::store::audit::{self, Record};
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};

@@ -1,7 +1,7 @@
 //! One event, from its facts to its answer: load → decide → claim → effects → audit.
 //!
-//! [`Ingest`] runs a batch of deliveries inside the writer's transaction. An event that goes wrong takes back its own
-//! effects only; trouble with disk, memory or locks takes back the batch.
+//! [`Ingest`] runs a batch of deliveries inside the writer's transaction, then what waited for them. An event that goes
+//! wrong takes back its own effects only; trouble with disk, memory or locks takes back the batch.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,17 +12,17 @@ use rusqlite::Transaction;
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
-use crate::domain::decide::{self, Completion, Decision, Effect, Fact, Facts, Failure, Outcome};
-use crate::domain::event::{Body, Event, Lines, Unit};
-use crate::domain::grant::KnownPrices;
-use crate::domain::ids::{AccountId, EventId};
-use crate::domain::policy::{Basis, Policy};
-use crate::store::audit::{self, Head, Record};
+use crate::domain::decide::{self, Completion, Decision, Failure, Need, Outcome};
+use crate::domain::event::{Body, Event, UnixSeconds};
+use crate::domain::ids::{AccountId, EventId, SubscriptionId};
+use crate::domain::policy::Policy;
+use crate::ops::apply::{Books, Cause};
+use crate::ops::facts;
 use crate::store::events::{self, Claim, EventMeta, Source};
-use crate::store::ledger::{self, Entry, Posted};
 use crate::store::payload::{self, Payload};
 use crate::store::writer::Batch;
-use crate::store::{StoreError, accounts, invoices, prices, savepoint};
+use crate::store::{StoreError, savepoint, subscriptions};
+use crate::stripe::wire;
 
 /// A repeat later than this after the first delivery was sent by hand: Stripe's own retries end after three days.
 const LATE_MS: i64 = 72 * 3_600_000;
@@ -30,13 +30,20 @@ const LATE_MS: i64 = 72 * 3_600_000;
 /// How many events may have uncounted duplicates at a time; more are not counted.
 const UNCOUNTED_MAX: usize = 10_000;
 
+/// How many waiting events one batch runs again at most, so that deliveries never wait long for them; the rest comes
+/// with the next batches.
+const WOKEN_MAX: usize = 256;
+
+/// How many held tiers one batch ends at most.
+const DUE_MAX: usize = 64;
+
 /// A verified and parsed event, ready for the writer.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// What it says.
     pub event: Event,
-    /// What was received.
-    pub payload: Payload,
+    /// What was received; `None`: it is in the database already.
+    pub payload: Option<Payload>,
     /// Where it came from.
     pub source: Source,
     /// When it arrived.
@@ -133,16 +140,23 @@ impl Repeats {
 #[derive(Debug)]
 pub struct Ingest {
     policy: Arc<Policy>,
+    metadata_key: String,
     duplicates: Duplicates,
     /// The repeats that the batch at hand counts.
     taken: HashMap<EventId, Repeats>,
+    /// Woken events wait for the next batch.
+    more_woken: bool,
+    /// When the next held tier ends.
+    next_due: Option<UnixSeconds>,
 }
 
 impl Ingest {
-    /// An ingest under this policy. `duplicates` is shared with the door that answers repeats by itself.
+    /// An ingest under this policy. `metadata_key` is for reading stored payloads again; `duplicates` is shared with
+    /// the door that answers repeats by itself.
     #[must_use]
-    pub fn new(policy: Arc<Policy>, duplicates: Duplicates) -> Self {
-        Self { policy, duplicates, taken: HashMap::new() }
+    pub fn new(policy: Arc<Policy>, metadata_key: String, duplicates: Duplicates) -> Self {
+        // What a former run has left is looked for at once.
+        Self { policy, metadata_key, duplicates, taken: HashMap::new(), more_woken: true, next_due: Some(0) }
     }
 }
 
@@ -157,20 +171,18 @@ impl Batch for Ingest {
         now: UnixMillis,
     ) -> Result<Vec<Answer>, StoreError> {
         self.taken = self.duplicates.take();
-        let mut run = Run { transaction, policy: &self.policy, now, chain: None, repeats: self.taken.clone() };
-        let mut first_of: HashMap<&EventId, usize> = HashMap::with_capacity(jobs.len());
-        let mut answers: Vec<Answer> = Vec::with_capacity(jobs.len());
-        for (index, delivery) in jobs.iter().enumerate() {
-            // Deliveries of one id in one batch are one run and one answer.
-            if let Some(&first) = first_of.get(&delivery.event.id) {
-                run.repeats.entry(delivery.event.id.clone()).or_default().add(1, false);
-                answers.push(answers[first].clone());
-                continue;
-            }
-            first_of.insert(&delivery.event.id, index);
-            answers.push(run.deliver(delivery)?);
-        }
+        let mut run = Run {
+            books: Books { connection: transaction, now, chain: None },
+            policy: &self.policy,
+            metadata_key: &self.metadata_key,
+            repeats: self.taken.clone(),
+            arrivals: Vec::new(),
+        };
+        let answers = run.deliver_all(&jobs)?;
+        let more_woken = run.wake(self.more_woken)?;
+        let next_due = run.end_held_tiers(self.next_due)?;
         run.count_repeats()?;
+        (self.more_woken, self.next_due) = (more_woken, next_due);
         Ok(answers)
     }
 
@@ -184,59 +196,70 @@ impl Batch for Ingest {
             self.duplicates.give_back(taken);
         }
     }
+
+    fn is_urgent(&self, now: UnixMillis) -> bool {
+        self.more_woken || self.next_due.is_some_and(|due| due <= now / 1000)
+    }
 }
 
 /// One transaction's worth of events.
 struct Run<'a> {
-    transaction: &'a Transaction<'a>,
+    books: Books<'a>,
     policy: &'a Policy,
-    now: UnixMillis,
-    /// The end of the audit chain, once it was looked up.
-    chain: Option<Head>,
+    metadata_key: &'a str,
     repeats: HashMap<EventId, Repeats>,
+    /// What became known in this run.
+    arrivals: Vec<Need>,
 }
 
 impl Run<'_> {
-    /// Runs one event inside a savepoint of its own.
-    fn deliver(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
-        let chain = self.chain;
-        savepoint::begin(self.transaction)?;
-        match catch_unwind(AssertUnwindSafe(|| self.attempt(delivery))) {
-            Ok(Ok(answer)) => {
-                savepoint::keep(self.transaction)?;
-                Ok(answer)
+    fn deliver_all(&mut self, jobs: &[Delivery]) -> Result<Vec<Answer>, StoreError> {
+        let mut first_of: HashMap<&EventId, usize> = HashMap::with_capacity(jobs.len());
+        let mut answers: Vec<Answer> = Vec::with_capacity(jobs.len());
+        for (index, delivery) in jobs.iter().enumerate() {
+            // Deliveries of one id in one batch are one run and one answer.
+            if let Some(&first) = first_of.get(&delivery.event.id) {
+                self.repeats.entry(delivery.event.id.clone()).or_default().add(1, false);
+                answers.push(answers[first].clone());
+                continue;
             }
-            // FULL, IOERR and NOMEM may have rolled back all of the transaction.
-            Ok(Err(error)) if error.is_environmental() || self.transaction.is_autocommit() => Err(error),
-            Ok(Err(error)) => self.take_back(delivery, chain, &refused_by_database(&error)),
-            Err(panic) => self.take_back(delivery, chain, &panicked(panic.as_ref())),
+            first_of.insert(&delivery.event.id, index);
+            answers.push(self.deliver(delivery)?);
         }
+        Ok(answers)
     }
 
-    /// Takes back what a failed event has done, and records that it failed.
-    fn take_back(
-        &mut self,
-        delivery: &Delivery,
-        chain: Option<Head>,
-        failure: &Failure,
-    ) -> Result<Answer, StoreError> {
-        savepoint::take_back(self.transaction)?;
-        self.chain = chain;
-        let account = account_of(&delivery.event);
-        self.fail(delivery, &EventMeta::of(&delivery.event, delivery.source, account, delivery.received), failure)
+    /// Runs one event inside a savepoint of its own.
+    fn deliver(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
+        let (connection, chain, arrived) = (self.books.connection, self.books.chain, self.arrivals.len());
+        savepoint::begin(connection)?;
+        let failure = match catch_unwind(AssertUnwindSafe(|| self.attempt(delivery))) {
+            Ok(Ok(answer)) => {
+                savepoint::keep(connection)?;
+                return Ok(answer);
+            }
+            // FULL, IOERR and NOMEM may have rolled back all of the transaction.
+            Ok(Err(error)) if error.is_environmental() || connection.is_autocommit() => return Err(error),
+            Ok(Err(error)) => refused_by_database(&error),
+            Err(panic) => panicked(panic.as_ref()),
+        };
+        savepoint::take_back(connection)?;
+        self.books.chain = chain;
+        self.arrivals.truncate(arrived);
+        self.fail(delivery, &meta_of(delivery), &failure)
     }
 
     fn attempt(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
-        let event = &delivery.event;
-        let meta = EventMeta::of(event, delivery.source, account_of(event), delivery.received);
-        let facts = load(self.transaction, event, self.policy)?;
-        match decide::decide(event, &facts, self.policy) {
+        let (connection, event, now) = (self.books.connection, &delivery.event, self.books.now);
+        let meta = meta_of(delivery);
+        let facts = facts::load(connection, event, self.policy)?;
+        match decide::decide(event, &facts, self.policy, now / 1000) {
             Decision::Complete(completion) => self.complete(delivery, &meta, completion),
-            Decision::Wait(need) => match events::wait(self.transaction, &meta, &need, self.now)? {
+            Decision::Wait(needs) => match events::wait(connection, &meta, &needs, now)? {
                 Claim::Lost => self.duplicate(delivery),
                 Claim::Won => {
-                    payload::insert(self.transaction, &event.id, &delivery.payload)?;
-                    Ok(Answer::Pending { needs: need.to_string() })
+                    self.keep(delivery)?;
+                    Ok(Answer::Pending { needs: events::joined(&needs) })
                 }
             },
             Decision::Fail(failure) => self.fail(delivery, &meta, &failure),
@@ -249,19 +272,18 @@ impl Run<'_> {
         meta: &EventMeta<'_>,
         completion: Completion,
     ) -> Result<Answer, StoreError> {
-        let Completion { outcome, reason, effects } = completion;
-        match events::complete(self.transaction, meta, outcome, reason.as_deref(), self.now)? {
-            Claim::Lost => return self.duplicate(delivery),
-            Claim::Won => payload::insert(self.transaction, meta.id, &delivery.payload)?,
+        let Completion { outcome, reason, effects, arrivals } = completion;
+        if events::complete(self.books.connection, meta, outcome, reason.as_deref(), self.books.now)? == Claim::Lost {
+            return self.duplicate(delivery);
         }
-        for effect in &effects {
-            self.apply(&delivery.event, effect)?;
-        }
+        self.keep(delivery)?;
+        self.books.apply_all(Cause { event: meta, actor: "stripe" }, &effects)?;
+        self.arrivals.extend(arrivals);
         Ok(Answer::Completed { outcome, reason: reason.map(Into::into) })
     }
 
     fn duplicate(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
-        let Some(held) = events::completed(self.transaction, &delivery.event.id)? else {
+        let Some(held) = events::completed(self.books.connection, &delivery.event.id)? else {
             return Err(StoreError::Damaged {
                 what: format!("event {}", delivery.event.id),
                 problem: "it can neither be claimed nor is it completed".into(),
@@ -278,96 +300,113 @@ impl Run<'_> {
         meta: &EventMeta<'_>,
         failure: &Failure,
     ) -> Result<Answer, StoreError> {
-        let Some(failed) = events::fail(self.transaction, meta, failure, self.policy.max_attempts, self.now)? else {
+        let (connection, now, max) = (self.books.connection, self.books.now, self.policy.max_attempts);
+        let Some(failed) = events::fail(connection, meta, failure, max, now)? else {
             return self.duplicate(delivery);
         };
-        payload::insert(self.transaction, meta.id, &delivery.payload)?;
+        self.keep(delivery)?;
         let detail = FailureDetail { code: failure.code, why: &failure.message, attempts: failed.attempts };
         let action = if failed.dead_letter { "event.dead_letter" } else { "event.failed" };
-        self.audit(action, meta.object_id.unwrap_or(meta.kind), meta.id, &detail)?;
+        let cause = Cause { event: meta, actor: "stripe" };
+        self.books.audit(cause, action, meta.object_id.unwrap_or(meta.kind), &detail)?;
         let (code, attempts) = (failure.code, failed.attempts);
         Ok(if failed.dead_letter { Answer::DeadLetter { code, attempts } } else { Answer::Failed { code, attempts } })
     }
 
-    fn apply(&mut self, event: &Event, effect: &Effect) -> Result<(), StoreError> {
-        let transaction = self.transaction;
-        match effect {
-            Effect::SaveInvoice(invoice) => invoices::save(transaction, invoice, &event.id),
-            Effect::LinkPayments(invoice, payments) => {
-                payments.iter().try_for_each(|one| invoices::link_payment(transaction, invoice, one, event.created))
+    fn keep(&self, delivery: &Delivery) -> Result<(), StoreError> {
+        match &delivery.payload {
+            Some(payload) => payload::insert(self.books.connection, &delivery.event.id, payload),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs what waited for something that is known now, bounded; whether more is left. An event that still waits
+    /// sleeps again until something else comes, so there are no cycles.
+    fn wake(&mut self, look: bool) -> Result<bool, StoreError> {
+        let connection = self.books.connection;
+        if (self.arrivals.is_empty() && !look) || !events::any_open(connection)? {
+            return Ok(false);
+        }
+        let mut ran = 0;
+        loop {
+            for need in std::mem::take(&mut self.arrivals) {
+                events::wake(connection, &need)?;
             }
-            Effect::LearnPrice(price) => prices::learn(transaction, price),
-            Effect::OpenAccount(account) => accounts::open(transaction, account),
-            Effect::SetReference(account, reference) => {
-                let before = accounts::held(transaction, account)?.and_then(|held| held.reference);
-                accounts::set_reference(transaction, account, reference)?;
-                let detail = Change {
-                    before: before.as_ref().map(|reference| reference.text.as_str()),
-                    after: Some(&reference.text),
-                    why: &event.kind,
-                };
-                self.audit("account.reference", account.as_str(), &event.id, &detail)
+            let woken = events::woken(connection, WOKEN_MAX - ran)?;
+            if woken.is_empty() {
+                return Ok(ran == WOKEN_MAX && !events::woken(connection, 1)?.is_empty());
             }
-            Effect::CloseAccount(account, at) => {
-                accounts::close(transaction, account, *at)?;
-                let detail = Change { before: Some("live"), after: Some("deleted"), why: &event.kind };
-                self.audit("account.deleted", account.as_str(), &event.id, &detail)
-            }
-            Effect::Grant(account, fact, lines) => {
-                let entry =
-                    Entry { account, kind: "grant", fact, root: fact, source: &event.id, at: self.now / 1000 };
-                let posted = ledger::post(transaction, &entry, lines)?;
-                let detail = GrantDetail { fact: fact.as_str(), lines: &posted, why: &event.kind };
-                self.audit("grant", account.as_str(), &event.id, &detail)
+            ran += woken.len();
+            for id in &woken {
+                self.run_again(id)?;
+                events::settle_down(connection, id)?;
             }
         }
     }
 
-    fn audit(
-        &mut self,
-        action: &str,
-        subject: &str,
-        event: &EventId,
-        detail: &impl Serialize,
-    ) -> Result<(), StoreError> {
-        let head = match self.chain {
-            Some(head) => head,
-            None => audit::head(self.transaction)?,
+    fn run_again(&mut self, id: &EventId) -> Result<(), StoreError> {
+        let connection = self.books.connection;
+        let Some((source, received)) = events::arrival(connection, id)? else { return Ok(()) };
+        let event = match payload::read(connection, id) {
+            Ok(Some(body)) => wire::read(&body, self.metadata_key).ok(),
+            Ok(None) => None,
+            Err(error) if error.is_environmental() => return Err(error),
+            Err(error) => {
+                tracing::error!(event_id = %id, %error, "a waiting event cannot be run again");
+                None
+            }
         };
-        let record = Record {
-            at: self.now / 1000,
-            actor: "stripe",
-            action,
-            subject,
-            event_id: Some(event.as_str()),
-            detail: &to_json(detail)?,
-        };
-        self.chain = Some(audit::append(self.transaction, head, &record)?);
+        if let Some(event) = event {
+            let answer = self.deliver(&Delivery { event, payload: None, source, received })?;
+            tracing::info!(event_id = %id, answer = ?answer, "ran again what had waited");
+        }
         Ok(())
+    }
+
+    /// Ends held tiers whose time has come; returns when the next one ends.
+    fn end_held_tiers(&mut self, next_due: Option<UnixSeconds>) -> Result<Option<UnixSeconds>, StoreError> {
+        if !self.policy.tiers.keep_until_period_end {
+            return Ok(None);
+        }
+        let (connection, now) = (self.books.connection, self.books.now / 1000);
+        if next_due.is_some_and(|due| due <= now) {
+            for (id, due) in subscriptions::due(connection, now, DUE_MAX)? {
+                self.end_held_tier(&id, due)?;
+            }
+        }
+        subscriptions::next_due(connection)
+    }
+
+    fn end_held_tier(&mut self, id: &SubscriptionId, due: UnixSeconds) -> Result<(), StoreError> {
+        let (connection, now) = (self.books.connection, self.books.now);
+        let facts = facts::of_standing(connection, id, self.policy)?;
+        let account = facts.subscription.standing.as_ref().and_then(|standing| standing.state.account.clone());
+        let text = format!("job:downgrade:{id}:{due}");
+        let event = EventId::parse(&text)
+            .map_err(|error| StoreError::Damaged { what: format!("event id {text}"), problem: error.to_string() })?;
+        let meta = EventMeta {
+            id: &event,
+            source: Source::Job,
+            kind: "job.downgrade",
+            api_version: None,
+            livemode: self.policy.livemode,
+            stripe_account: None,
+            object_id: Some(id.as_str()),
+            account: account.as_ref(),
+            created: due,
+            received: now,
+        };
+        let completion = decide::end_held_tier(id, &facts, self.policy, now / 1000);
+        events::complete(connection, &meta, completion.outcome, completion.reason.as_deref(), now)?;
+        self.books.apply_all(Cause { event: &meta, actor: "job:downgrade" }, &completion.effects)
     }
 
     fn count_repeats(&mut self) -> Result<(), StoreError> {
         for (event, repeats) in std::mem::take(&mut self.repeats) {
-            events::count_duplicates(self.transaction, &event, repeats.all, repeats.late)?;
+            events::count_duplicates(self.books.connection, &event, repeats.all, repeats.late)?;
         }
         Ok(())
     }
-}
-
-/// Before, after and why of a grant.
-#[derive(Serialize)]
-struct GrantDetail<'a> {
-    fact: &'a str,
-    lines: &'a [Posted],
-    why: &'a str,
-}
-
-/// Before, after and why of a text.
-#[derive(Serialize)]
-struct Change<'a> {
-    before: Option<&'a str>,
-    after: Option<&'a str>,
-    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -377,53 +416,8 @@ struct FailureDetail<'a> {
     attempts: i64,
 }
 
-/// The JSON of an audit detail.
-pub(crate) fn to_json(detail: &impl Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(detail)
-        .map_err(|error| StoreError::Damaged { what: "an audit detail".into(), problem: error.to_string() })
-}
-
-/// Reads what the books hold about the subject of an event.
-fn load(transaction: &Transaction<'_>, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
-    match &event.body {
-        Body::Invoice(invoice) => {
-            let fact = Fact::invoice(&invoice.id);
-            let held = invoices::held(transaction, &invoice.id, &fact, invoice.customer.as_ref())?;
-            let prices = match (&policy.credits.basis, &invoice.lines) {
-                (Basis::Catalogue, Lines::Complete(lines)) => {
-                    let mut known = KnownPrices::new();
-                    for line in lines.iter().filter(|line| line.proration && line.unit == Unit::Untold) {
-                        if let Some(price) = &line.price {
-                            let unit = prices::unit(transaction, &price.id, line.currency)?;
-                            known.insert((price.id.clone(), line.currency), unit);
-                        }
-                    }
-                    known
-                }
-                _ => KnownPrices::new(),
-            };
-            Ok(Facts { invoice: held.invoice, granted_by: held.granted_by, account: held.account, prices })
-        }
-        Body::Checkout(checkout) => Ok(Facts {
-            granted_by: ledger::granted_by(transaction, &Fact::checkout(&checkout.id))?,
-            account: held_account(transaction, checkout.customer.as_ref())?,
-            ..Facts::default()
-        }),
-        Body::Customer(customer) => {
-            Ok(Facts { account: held_account(transaction, Some(&customer.id))?, ..Facts::default() })
-        }
-        _ => Ok(Facts::default()),
-    }
-}
-
-fn held_account(
-    transaction: &Transaction<'_>,
-    account: Option<&AccountId>,
-) -> Result<Option<decide::AccountHeld>, StoreError> {
-    match account {
-        Some(account) => accounts::held(transaction, account),
-        None => Ok(None),
-    }
+fn meta_of(delivery: &Delivery) -> EventMeta<'_> {
+    EventMeta::of(&delivery.event, delivery.source, account_of(&delivery.event), delivery.received)
 }
 
 /// The account that an event is about.
@@ -434,6 +428,7 @@ fn account_of(event: &Event) -> Option<&AccountId> {
         Body::Customer(customer) => Some(&customer.id),
         Body::Subscription(subscription) => subscription.customer.as_ref(),
         Body::Charge(charge) => charge.customer.as_ref(),
+        Body::CreditNote(note) => note.customer.as_ref(),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ fn strength_of(code: i64) -> ReferenceStrength {
     }
 }
 
-/// Reads the columns `reference`, `reference_strength`, `reference_at`, `deleted_at`.
+/// Reads the columns `reference`, `reference_strength`, `reference_at`, `tier`, `deleted_at`.
 pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
     let reference: Option<String> = row.get("reference")?;
     let strength: i64 = row.get("reference_strength")?;
@@ -34,6 +34,7 @@ pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
             strength: strength_of(strength),
             at: at.unwrap_or_default(),
         }),
+        tier: row.get("tier")?,
         deleted: row.get::<_, Option<UnixSeconds>>("deleted_at")?.is_some(),
     })
 }
@@ -45,7 +46,7 @@ pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
 pub fn held(connection: &Connection, account: &AccountId) -> Result<Option<AccountHeld>, StoreError> {
     Ok(connection
         .prepare_cached(
-            "SELECT reference, reference_strength, reference_at, deleted_at FROM accounts WHERE account_id = :account",
+            "SELECT reference, reference_strength, reference_at, tier, deleted_at FROM accounts WHERE account_id = :account",
         )?
         .query_row(named_params! { ":account": account }, held_from_row)
         .optional()?)

@@ -15,6 +15,8 @@ pub enum Source {
     Webhook,
     /// A command of a person.
     Operator,
+    /// A moment of the clock.
+    Job,
 }
 
 impl Source {
@@ -22,6 +24,15 @@ impl Source {
         match self {
             Self::Webhook => "webhook",
             Self::Operator => "operator",
+            Self::Job => "job",
+        }
+    }
+
+    fn of(text: &str) -> Self {
+        match text {
+            "operator" => Self::Operator,
+            "job" => Self::Job,
+            _ => Self::Webhook,
         }
     }
 }
@@ -98,7 +109,7 @@ pub fn complete(
                      :stripe_account, :object, :account, :created, :received, :now, :now)
              ON CONFLICT (event_id) DO UPDATE SET
                  status = 'completed', outcome = excluded.outcome, reason = excluded.reason, needs = NULL,
-                 error_code = NULL, last_error = NULL, dead_letter = 0, tried_at = excluded.tried_at,
+                 error_code = NULL, last_error = NULL, dead_letter = 0, woken = 0, tried_at = excluded.tried_at,
                  processed_at = excluded.processed_at
              WHERE status IN ('failed', 'pending')",
         )?
@@ -111,14 +122,14 @@ pub fn complete(
     Ok(if changed == 1 { Claim::Won } else { Claim::Lost })
 }
 
-/// Keeps an event that waits for something.
+/// Keeps an event that waits until any of `needs` comes.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn wait(
     connection: &Connection,
     meta: &EventMeta<'_>,
-    need: &Need,
+    needs: &[Need],
     now: UnixMillis,
 ) -> Result<Claim, StoreError> {
     let changed = connection
@@ -129,16 +140,104 @@ pub fn wait(
                      :object, :account, :created, :received, :now)
              ON CONFLICT (event_id) DO UPDATE SET
                  status = 'pending', needs = excluded.needs, error_code = NULL, last_error = NULL, dead_letter = 0,
-                 tried_at = excluded.tried_at
+                 woken = 0, tried_at = excluded.tried_at
              WHERE status IN ('failed', 'pending')",
         )?
         .execute(named_params! {
-            ":id": meta.id, ":source": meta.source.as_str(), ":type": meta.kind, ":needs": need.to_string(),
+            ":id": meta.id, ":source": meta.source.as_str(), ":type": meta.kind, ":needs": joined(needs),
             ":api_version": meta.api_version, ":livemode": meta.livemode, ":stripe_account": meta.stripe_account,
             ":object": meta.object_id, ":account": meta.account, ":created": meta.created,
             ":received": meta.received, ":now": now,
         })?;
-    Ok(if changed == 1 { Claim::Won } else { Claim::Lost })
+    if changed == 0 {
+        return Ok(Claim::Lost);
+    }
+    forget_needs(connection, meta.id)?;
+    for need in needs {
+        connection
+            .prepare_cached(
+                "INSERT INTO event_needs (need, event_id) VALUES (:need, :event) ON CONFLICT DO NOTHING",
+            )?
+            .execute(named_params! { ":need": need.to_string(), ":event": meta.id })?;
+    }
+    Ok(Claim::Won)
+}
+
+/// What an event waits for, as people read it.
+#[must_use]
+pub fn joined(needs: &[Need]) -> String {
+    needs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// An event that is done waits for nothing.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn forget_needs(connection: &Connection, id: &EventId) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("DELETE FROM event_needs WHERE event_id = :event")?
+        .execute(named_params! { ":event": id })?;
+    Ok(())
+}
+
+/// Whether any event is not completed. Answers from an index that holds only those.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn any_open(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM events INDEXED BY events_open WHERE status <> 'completed')")?
+        .query_row([], |row| row.get(0))?)
+}
+
+/// Marks every event that waits for `need`: it will run again, in this batch or, after a restart too, in a later one.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn wake(connection: &Connection, need: &Need) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "UPDATE events SET woken = 1
+             WHERE event_id IN (SELECT event_id FROM event_needs WHERE need = :need) AND status <> 'completed'",
+        )?
+        .execute(named_params! { ":need": need.to_string() })?)
+}
+
+/// The events that were woken and have not run since, the oldest first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn woken(connection: &Connection, limit: usize) -> Result<Vec<EventId>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT event_id FROM events WHERE woken = 1 ORDER BY created_at, event_id LIMIT :limit",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map(named_params! { ":limit": limit }, |row| row.get("event_id"))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A woken event has run, whatever came of it.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn settle_down(connection: &Connection, id: &EventId) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE events SET woken = 0 WHERE event_id = :id AND woken = 1")?
+        .execute(named_params! { ":id": id })?;
+    Ok(())
+}
+
+/// Where an event came from and when it first arrived.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn arrival(connection: &Connection, id: &EventId) -> Result<Option<(Source, UnixMillis)>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT source, received_at FROM events WHERE event_id = :id")?
+        .query_row(named_params! { ":id": id }, |row| {
+            Ok((Source::of(&row.get::<_, String>("source")?), row.get("received_at")?))
+        })
+        .optional()?)
 }
 
 /// What a recorded failure made of an event.
@@ -169,7 +268,7 @@ pub fn fail(
              VALUES (:id, :source, :type, 'failed', 1, :code, :message, 1 >= :max, :api_version, :livemode,
                      :stripe_account, :object, :account, :created, :received, :now)
              ON CONFLICT (event_id) DO UPDATE SET
-                 status = 'failed', needs = NULL, attempts = attempts + 1, error_code = excluded.error_code,
+                 status = 'failed', needs = NULL, woken = 0, attempts = attempts + 1, error_code = excluded.error_code,
                  last_error = excluded.last_error, dead_letter = attempts + 1 >= :max, tried_at = excluded.tried_at
              WHERE status IN ('failed', 'pending')
              RETURNING attempts, dead_letter",

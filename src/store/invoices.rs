@@ -1,9 +1,8 @@
-//! Invoices as their newest snapshots told them, and the payments that they name.
+//! Invoices as their newest snapshots told them.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use rusqlite::{Connection, named_params};
 
 use crate::domain::decide::{AccountHeld, Fact, InvoiceHeld, InvoiceRow};
-use crate::domain::event::{PaymentRef, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId, InvoiceId};
 use crate::store::{StoreError, accounts};
 
@@ -30,8 +29,8 @@ pub fn held(
 ) -> Result<Held, StoreError> {
     Ok(connection
         .prepare_cached(
-            "SELECT i.status, i.snapshot_at, i.source_event_id, e.source_event_id AS granted_by,
-                    a.account_id, a.reference, a.reference_strength, a.reference_at, a.deleted_at
+            "SELECT i.status, i.amount_paid, i.snapshot_at, i.source_event_id, e.source_event_id AS granted_by,
+                    a.account_id, a.reference, a.reference_strength, a.reference_at, a.tier, a.deleted_at
              FROM (SELECT 1)
              LEFT JOIN invoices i ON i.invoice_id = :invoice
              LEFT JOIN ledger_entries e ON e.fact = :fact
@@ -44,6 +43,7 @@ pub fn held(
                 invoice: match status {
                     Some(status) => Some(InvoiceHeld {
                         status,
+                        amount_paid: row.get("amount_paid")?,
                         snapshot_at: row.get("snapshot_at")?,
                         source: row.get("source_event_id")?,
                     }),
@@ -79,40 +79,4 @@ pub fn save(connection: &Connection, invoice: &InvoiceRow, source: &EventId) -> 
             ":source": source,
         })?;
     Ok(())
-}
-
-/// Remembers that a payment paid an invoice.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn link_payment(
-    connection: &Connection,
-    invoice: &InvoiceId,
-    payment: &PaymentRef,
-    at: UnixSeconds,
-) -> Result<(), StoreError> {
-    let payment_id = match (&payment.payment_intent, &payment.charge) {
-        (Some(intent), _) => intent.as_str(),
-        (None, Some(charge)) => charge.as_str(),
-        (None, None) => return Ok(()),
-    };
-    connection
-        .prepare_cached(
-            "INSERT INTO invoice_payments (invoice_id, payment_id, status, snapshot_at)
-             VALUES (:invoice, :payment, 'named', :at)
-             ON CONFLICT (invoice_id, payment_id) DO NOTHING",
-        )?
-        .execute(named_params! { ":invoice": invoice, ":payment": payment_id, ":at": at })?;
-    Ok(())
-}
-
-/// The status of an invoice.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn status(connection: &Connection, invoice: &InvoiceId) -> Result<Option<String>, StoreError> {
-    Ok(connection
-        .prepare_cached("SELECT status FROM invoices WHERE invoice_id = :invoice")?
-        .query_row(named_params! { ":invoice": invoice }, |row| row.get("status"))
-        .optional()?)
 }

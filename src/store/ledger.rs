@@ -66,12 +66,12 @@ fn post_line(
 ) -> Result<Posted, StoreError> {
     connection
         .prepare_cached(
-            "INSERT INTO ledger_lines (entry_id, root, unit, amount, price_id, credits_per_unit)
-             VALUES (:entry, :root, :unit, :amount, :price, :credits)",
+            "INSERT INTO ledger_lines (entry_id, root, unit, amount, is_root, price_id, credits_per_unit)
+             VALUES (:entry, :root, :unit, :amount, :is_root, :price, :credits)",
         )?
         .execute(named_params! {
             ":entry": entry_id, ":root": entry.root, ":unit": line.unit, ":amount": line.amount,
-            ":price": line.price, ":credits": line.credits_per_unit,
+            ":is_root": entry.root == entry.fact, ":price": line.price, ":credits": line.credits_per_unit,
         })?;
     let after: i64 = connection
         .prepare_cached(

@@ -44,8 +44,13 @@ pub trait Batch: Send + 'static {
         now: UnixMillis,
     ) -> Result<Vec<Self::Answer>, StoreError>;
 
-    /// Something has gathered that should be written even if no job comes.
+    /// Something has gathered that should be written even if no job comes for a while.
     fn has_leftovers(&self) -> bool {
+        false
+    }
+
+    /// Something should be written at once, even if no job waits.
+    fn is_urgent(&self, _now: UnixMillis) -> bool {
         false
     }
 
@@ -197,13 +202,16 @@ struct WriterThread<B: Batch> {
 impl<B: Batch> WriterThread<B> {
     fn run(&mut self, queue: &Receiver<Message<B>>) {
         loop {
-            match queue.recv_timeout(HEARTBEAT) {
+            let urgent = self.batch.is_urgent((self.clock)()) && !self.health.is_troubled();
+            match queue.recv_timeout(if urgent { Duration::ZERO } else { HEARTBEAT }) {
                 Ok(first) => {
                     let mut messages = vec![first];
                     messages.extend(queue.try_iter().take(self.limits.batch_max.saturating_sub(1)));
                     self.write(messages);
                 }
-                Err(RecvTimeoutError::Timeout) if self.batch.has_leftovers() || self.health.is_troubled() => {
+                Err(RecvTimeoutError::Timeout)
+                    if urgent || self.batch.has_leftovers() || self.health.is_troubled() =>
+                {
                     self.write(Vec::new());
                 }
                 Err(RecvTimeoutError::Timeout) => self.health.beat(None),

@@ -197,16 +197,13 @@ impl Family {
     }
 
     /// Types that begin with `charge.` carry three kinds of objects; there the object's own word counts.
-    fn told_by(self, object: Option<&str>) -> Result<Self, Unreadable> {
+    fn told_by(self, kind: &str, object: Option<&str>) -> Result<Self, Unreadable> {
         let Some(object) = object.filter(|object| *object != self.object()) else {
             return Ok(self);
         };
         let of_charges = [Self::Charge, Self::Refund, Self::Dispute];
-        let other = of_charges.into_iter().find(|family| family.object() == object);
-        match other {
-            Some(family) if of_charges.contains(&self) => Ok(family),
-            _ => Err(unreadable("object", "not what events of this type carry")),
-        }
+        let other = of_charges.into_iter().find(|family| family.object() == object && kind.starts_with("charge."));
+        other.ok_or_else(|| unreadable("object", "not what events of this type carry"))
     }
 }
 
@@ -241,7 +238,7 @@ impl Snapshot<'_> {
             return (object_id, Body::Other);
         };
         let object = head.object.told().map(AsRef::as_ref);
-        match family.told_by(object).and_then(|family| self.body(family)) {
+        match family.told_by(self.kind, object).and_then(|family| self.body(family)) {
             Ok(Some(body)) => (object_id, body),
             Ok(None) => (None, Body::Other),
             Err(problem) => (object_id, self.unreadable(problem)),
@@ -289,9 +286,15 @@ fn parse<'a, T: Deserialize<'a>>(object: &'a str) -> Result<T, Unreadable> {
 fn locate<'a, T: Deserialize<'a>>(object: &'a str, error: &serde_json::Error) -> Unreadable {
     let mut again = serde_json::Deserializer::from_str(object);
     let path = serde_path_to_error::deserialize::<_, T>(&mut again).err().map(|error| error.path().to_string());
-    // Fields take any value, so that a repeated one is all that can be wrong with the data.
-    let problem = if error.is_data() { "given twice" } else { "not a number or text that can be read" };
-    unreadable(path.unwrap_or_default(), problem)
+    let path = path.filter(|path| path != ".").unwrap_or_default();
+    if !error.is_data() {
+        return unreadable(path, "not a number or text that can be read");
+    }
+    // Fields take any value: only a repeated one can be wrong, and serde names it, by our name, in backquotes.
+    let message = error.to_string();
+    let name = message.split('`').nth(1).unwrap_or_default();
+    let separator = if path.is_empty() || name.is_empty() { "" } else { "." };
+    unreadable(format!("{path}{separator}{name}"), "given twice")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,6 +31,52 @@ pub(crate) const NOW: i64 = 1_790_000_000;
 
 /// Whatever is waited for comes long before this.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Holds up the writer where it looks at the clock, which it does before it takes anything from its queue.
+pub(crate) struct Gate {
+    closed: AtomicBool,
+    reached: AtomicBool,
+}
+
+impl Gate {
+    pub(crate) const fn open_at_first() -> Self {
+        Self { closed: AtomicBool::new(false), reached: AtomicBool::new(false) }
+    }
+
+    /// The time of day, which the writer gets to know only while the gate is open.
+    pub(crate) fn clock(&self) -> i64 {
+        if std::thread::current().name() == Some("writer") {
+            while self.closed.load(Ordering::SeqCst) {
+                self.reached.store(true, Ordering::SeqCst);
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+        frozen()
+    }
+
+    /// Returns when the writer stands at the gate, with empty hands, as long as nobody sends anything meanwhile.
+    pub(crate) fn close(&self) {
+        self.reached.store(false, Ordering::SeqCst);
+        self.closed.store(true, Ordering::SeqCst);
+        wait_until("the writer stands at the gate", || self.reached.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A gate, and a clock for a service that has to pass it.
+macro_rules! gated_clock {
+    ($gate:ident, $clock:ident) => {
+        static $gate: super::harness::Gate = super::harness::Gate::open_at_first();
+
+        fn $clock() -> i64 {
+            $gate.clock()
+        }
+    };
+}
+pub(crate) use gated_clock;
 
 fn frozen() -> i64 {
     NOW * 1000

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use billingd::stripe::signature;
 use serde_json::{Value, json};
 
 use super::fixtures::{Shape, event, invoice, invoice_paid, nth_invoice_paid};
-use super::harness::{Billing, NOW, PATH, SECRET, Setup, spawn, wait_until};
+use super::harness::{Billing, NOW, PATH, SECRET, Setup, gated_clock, spawn, wait_until};
 
 /// A connection on which bytes are written as they are.
 struct Raw(BufReader<TcpStream>);
@@ -26,6 +25,14 @@ impl Raw {
         // Whoever answers early may close before everything has arrived.
         drop(self.0.get_mut().write_all(bytes.as_ref()));
         self
+    }
+
+    fn has_an_answer(&self) -> bool {
+        let stream = self.0.get_ref();
+        stream.set_nonblocking(true).expect("a look");
+        let there = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).expect("a look");
+        there
     }
 
     /// The next answer: its status and its body.
@@ -236,32 +243,20 @@ fn two_endpoints_have_secrets_of_their_own() {
 
 #[test]
 fn a_full_queue_is_overloaded_and_the_next_try_succeeds() {
-    static BATCHES: AtomicUsize = AtomicUsize::new(0);
-    fn clock() -> i64 {
-        if std::thread::current().name() == Some("writer") {
-            BATCHES.fetch_add(1, Ordering::SeqCst);
-        }
-        NOW * 1000
-    }
+    gated_clock!(GATE, clock);
     let billing = Setup::new().clock(clock).limits(1, 1).spawn();
-    let lock = billing.somebody_locks();
+    GATE.close();
     let (answered, answers) = channel();
     let refused = std::thread::scope(|scope| {
-        let send = |number: usize| {
+        for number in 1..=2 {
             let (answered, billing) = (answered.clone(), &billing);
             scope.spawn(move || answered.send((number, billing.stripe_sends(&nth_invoice_paid(number)))));
-        };
-        send(1);
-        wait_until("the writer has begun a batch", || BATCHES.load(Ordering::SeqCst) > 0);
-        send(2);
-        send(3);
+        }
         let (refused, answer) = answers.recv().expect("a refusal");
         assert_eq!(answer.short(), "503 overloaded");
         assert!(answer.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()));
-        drop(lock);
-        for _ in 0..2 {
-            assert_eq!(answers.recv().expect("an answer").1.short(), "200 completed applied");
-        }
+        GATE.open();
+        assert_eq!(answers.recv().expect("an answer").1.short(), "200 completed applied");
         refused
     });
     assert_eq!(billing.stripe_sends(&nth_invoice_paid(refused)).short(), "200 completed applied");
@@ -306,21 +301,23 @@ fn a_request_that_takes_too_long_leaves_the_outcome_open() {
 
 #[test]
 fn a_client_that_goes_away_changes_nothing_about_the_commit() {
-    static BATCHES: AtomicUsize = AtomicUsize::new(0);
-    fn clock() -> i64 {
-        if std::thread::current().name() == Some("writer") {
-            BATCHES.fetch_add(1, Ordering::SeqCst);
-        }
-        NOW * 1000
-    }
-    let billing = Setup::new().clock(clock).spawn();
-    let lock = billing.somebody_locks();
+    gated_clock!(GATE, clock);
+    let billing = Setup::new().clock(clock).limits(1, 1).spawn();
     let event = nth_invoice_paid(1);
-    let mut client = Raw::connect(&billing);
-    client.sends(whole(&event.to_string()));
-    wait_until("the writer has begun a batch", || BATCHES.load(Ordering::SeqCst) > 0);
-    drop(client);
-    drop(lock);
+    GATE.close();
+    // The queue holds one of the two; that the other is refused tells when.
+    let mut clients = [Raw::connect(&billing), Raw::connect(&billing)];
+    for client in &mut clients {
+        client.sends(whole(&event.to_string()));
+    }
+    let mut refused = None;
+    wait_until("one of them is refused", || {
+        refused = clients.iter().position(Raw::has_an_answer);
+        refused.is_some()
+    });
+    assert_eq!(clients[refused.unwrap_or_default()].answer().0, 503);
+    drop(clients);
+    GATE.open();
     wait_until("it is stored", || billing.row("SELECT count(*) FROM events") == "1");
     assert_eq!(billing.stripe_sends(&event).short(), "200 duplicate applied");
     let half = nth_invoice_paid(2).to_string();

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod adjust;
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod fixtures;

@@ -64,7 +64,7 @@ impl RawSubscription<'_> {
 
     fn items(&self) -> Result<Vec<SubscriptionItem>, Unreadable> {
         let Some(items) = self.items.items() else {
-            return self.only_plan();
+            return Ok(self.only_plan()?.into_iter().collect());
         };
         let read = |(index, item): (usize, &Field<RawItem<'_>>)| {
             let path = |name: &str| format!("items.data[{index}]{name}");
@@ -74,19 +74,20 @@ impl RawSubscription<'_> {
     }
 
     /// The plan stands for an item, and lends it its id.
-    fn only_plan(&self) -> Result<Vec<SubscriptionItem>, Unreadable> {
-        let Some(plan) = self.plan.told() else {
-            return Ok(Vec::new());
+    fn only_plan(&self) -> Result<Option<SubscriptionItem>, Unreadable> {
+        let Some((plan, price)) = self.plan.told().and_then(|plan| Some((plan, plan.reference()?))) else {
+            return Ok(None);
         };
-        let price = plan.reference().ok_or_else(|| unreadable("plan.id", "missing, or not an id"))?;
         let quantity = self.quantity.allow_null("quantity")?.copied();
         let (unit, currency) = (plan.unit(), plan.currency());
-        Ok(vec![SubscriptionItem { id: price.id.as_str().to_owned(), price, unit, currency, quantity }])
+        Ok(Some(SubscriptionItem { id: price.id.as_str().to_owned(), price, unit, currency, quantity }))
     }
 
+    /// Without a list, the plan is all there is; without either, somebody else must tell.
     fn items_truncated(&self) -> bool {
-        let before_items = self.items.is_empty() && self.plan.told().is_some();
-        !before_items && self.items.is_truncated()
+        let has_list = self.items.told().map_or(!self.items.is_empty(), |list| !list.data.is_empty());
+        let has_plan = self.plan.told().is_some_and(|plan| plan.reference().is_some());
+        if has_list { self.items.is_truncated() } else { !has_plan }
     }
 
     fn current_period_end(&self) -> Result<Option<i64>, Unreadable> {

@@ -1,74 +1,82 @@
 //! Digests of an object's values by path.
 //!
 //! Objects are followed, everything else is a leaf: a changed list appears whole in `previous_attributes`. A digest
-//! is the first 8 bytes of the SHA-256 of the value's JSON with sorted keys, so that it means the same in every build.
+//! is 64-bit FNV-1a over the value's JSON with sorted keys: it means the same in every build, and it need not resist
+//! anyone, because only Stripe can sign what is digested.
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::field::unreadable;
 use crate::domain::event::{Trace, Unreadable};
 
 pub(super) fn read(object: &str, previous: Option<&str>) -> Result<Trace, Unreadable> {
     Ok(Trace {
-        values: leaves(object, "")?,
-        previous: previous.map(|text| leaves(text, "previous_attributes")).transpose()?,
+        values: leaves(object, "", true)?,
+        previous: previous.map(|text| leaves(text, "previous_attributes", false)).transpose()?,
     })
 }
 
-fn leaves(text: &str, field: &'static str) -> Result<Vec<(String, u64)>, Unreadable> {
+/// The leaves, sorted by path. `whole`: an object that is followed also says that it is there.
+fn leaves(text: &str, field: &'static str, whole: bool) -> Result<Vec<(u64, u64)>, Unreadable> {
     let value: Value = serde_json::from_str(text).map_err(|_| unreadable(field, "nested too deeply, or no number"))?;
-    let mut leaves = Vec::new();
+    let mut leaves = Vec::with_capacity(64);
     if let Value::Object(fields) = &value {
         for (name, value) in fields {
-            flatten(name.clone(), value, &mut leaves);
+            flatten(Digest::default().text(name), value, whole, &mut leaves);
         }
     }
     leaves.sort_unstable();
     Ok(leaves)
 }
 
-fn flatten(path: String, value: &Value, leaves: &mut Vec<(String, u64)>) {
+fn flatten(path: Digest, value: &Value, whole: bool, leaves: &mut Vec<(u64, u64)>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
+            if whole {
+                leaves.push((path.finish(), Digest::default().text("object").finish()));
+            }
             for (name, value) in fields {
-                flatten(format!("{path}.{name}"), value, leaves);
+                flatten(path.text(".").text(name), value, whole, leaves);
             }
         }
-        leaf => leaves.push((path, digest(leaf))),
+        Value::Null => leaves.push((path.finish(), Trace::NULL)),
+        leaf => leaves.push((path.finish(), Digest::default().value(leaf).finish())),
     }
 }
 
-fn digest(value: &Value) -> u64 {
-    let mut canonical = String::new();
-    write_canonical(value, &mut canonical);
-    let hash = Sha256::digest(canonical.as_bytes());
-    hash.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
+/// 64-bit FNV-1a, <http://www.isthe.com/chongo/tech/comp/fnv/>.
+#[derive(Clone, Copy)]
+struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
 }
 
-/// Keys are sorted here, because the order of serde_json's map depends on features that other crates choose.
-fn write_canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(fields) => {
-            let mut sorted: Vec<_> = fields.iter().collect();
-            sorted.sort_unstable_by_key(|(name, _)| *name);
-            out.push('{');
-            for (index, (name, value)) in sorted.into_iter().enumerate() {
-                out.push_str(if index > 0 { "," } else { "" });
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push(':');
-                write_canonical(value, out);
+impl Digest {
+    fn text(self, text: &str) -> Self {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        // A byte that no text contains ends it, so that no two sequences of texts are alike.
+        Self(step(text.bytes().fold(self.0, step), 0xff))
+    }
+
+    /// Keys are sorted here, because the order of `serde_json`'s map depends on features that other crates choose.
+    fn value(self, value: &Value) -> Self {
+        match value {
+            Value::Object(fields) => {
+                let mut sorted: Vec<_> = fields.iter().collect();
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+                sorted.into_iter().fold(self.text("{"), |digest, (name, value)| digest.text(name).value(value)).text("}")
             }
-            out.push('}');
+            Value::Array(items) => items.iter().fold(self.text("["), Self::value).text("]"),
+            Value::String(text) => self.text("\"").text(text),
+            scalar => self.text(&scalar.to_string()),
         }
-        Value::Array(items) => {
-            out.push('[');
-            for (index, value) in items.iter().enumerate() {
-                out.push_str(if index > 0 { "," } else { "" });
-                write_canonical(value, out);
-            }
-            out.push(']');
-        }
-        scalar => out.push_str(&scalar.to_string()),
+    }
+
+    /// Never [`Trace::NULL`].
+    fn finish(self) -> u64 {
+        self.0.max(Trace::NULL + 1)
     }
 }

@@ -1,0 +1,81 @@
+//! Checkout sessions: one in mode payment without an invoice is a fact of its own; all others only name the account.
+
+use super::{
+    CheckoutRow, Decision, Draft, Effect, Fact, Facts, Failure, Need, Outcome, failure, ignored, invoice,
+    is_before_cutover, reference_of,
+};
+use crate::domain::event::{Checkout, Event, PaymentRef};
+use crate::domain::grant::{self, Grant, Missing};
+use crate::domain::policy::{Basis, Policy};
+
+/// Decides about one snapshot of a session.
+pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: &Policy) -> Decision {
+    let Some(account) = &checkout.customer else { return ignored("the session has no customer") };
+    let mut draft = Draft::default();
+    let (reference, client_reference) = (checkout.reference.as_ref(), checkout.client_reference_id.as_ref());
+    draft.extend(reference_of(event, account, facts.account.as_ref(), reference, client_reference));
+    if checkout.mode != "payment" {
+        return draft.finish(Outcome::NoEffect, "only sessions in mode payment are settled by themselves");
+    }
+    if let Some(invoice) = &checkout.invoice {
+        let payment = PaymentRef { payment_intent: checkout.payment_intent.clone(), charge: None };
+        draft.link(invoice, if checkout.payment_intent.is_some() { std::slice::from_ref(&payment) } else { &[] });
+        return draft.finish(Outcome::NoEffect, format!("left to invoice {invoice}"));
+    }
+    if !matches!(checkout.payment_status.as_str(), "paid" | "no_payment_required") {
+        return draft.finish(Outcome::NoEffect, "the session is not paid");
+    }
+    let fact = Fact::checkout(&checkout.id);
+    draft.push(Effect::SaveCheckout(CheckoutRow {
+        id: checkout.id.clone(),
+        account: Some(account.clone()),
+        payment_intent: checkout.payment_intent.clone(),
+        amount_paid: checkout.amount_total.unwrap_or_default(),
+        currency: checkout.currency,
+    }));
+    draft.arrivals.extend(checkout.payment_intent.iter().map(|intent| Need::Payment(intent.to_string())));
+    draft.arrivals.push(Need::Grant(fact.clone()));
+    if let Some(by) = &facts.granted_by {
+        return draft.finish(Outcome::NoEffect, format!("{fact} was granted by {by}"));
+    }
+    if is_before_cutover(event.created, policy) {
+        return draft.finish(Outcome::NoEffect, "before cutover");
+    }
+    match what_it_grants(checkout, policy) {
+        Ok(Grant::Lines(lines)) => invoice::grant_to(account, fact, lines, draft, facts),
+        Ok(Grant::Nothing(reason)) => draft.finish(Outcome::NoEffect, reason),
+        Ok(Grant::Foreign) => draft.complete(Outcome::Ignored, Some("only prices of another product".into())),
+        Ok(Grant::Needs(Missing::Rate(currency))) => Decision::Wait(vec![Need::Rate(currency)]),
+        Ok(Grant::Needs(Missing::Lines | Missing::UnitAmount(_))) => {
+            Decision::Wait(vec![Need::Session(checkout.id.clone())])
+        }
+        Ok(Grant::Refused(refusal)) => Decision::Fail(failure(&refusal, "checkout", checkout.id.as_str())),
+        Err(failure) => Decision::Fail(failure),
+    }
+}
+
+fn what_it_grants(checkout: &Checkout, policy: &Policy) -> Result<Grant, Failure> {
+    if let Basis::AmountPaid(into) = policy.credits.basis {
+        return Ok(match (checkout.amount_total, checkout.currency) {
+            (Some(amount), Some(currency)) => grant::of_amount(amount, currency, into),
+            _ => Grant::Nothing("nothing was paid"),
+        });
+    }
+    let quantity = match &checkout.metadata_quantity {
+        Some(Err(unreadable)) => {
+            return Err(Failure {
+                code: "unreadable_object",
+                message: format!(
+                    "checkout {}: {} is {}; correct it where the session is made",
+                    checkout.id, unreadable.field, unreadable.problem
+                ),
+            });
+        }
+        Some(Ok(quantity)) => *quantity,
+        None => 1,
+    };
+    Ok(match &checkout.metadata_price {
+        Some(price) => grant::of_sale(price, quantity, policy),
+        None => Grant::Needs(Missing::Lines),
+    })
+}

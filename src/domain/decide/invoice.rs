@@ -1,0 +1,138 @@
+//! Invoices: what settles grants, what else comes is remembered.
+
+use super::{
+    Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover,
+    payment, reference_of, subscription,
+};
+use crate::domain::event::{Event, Invoice, Lines, UnixSeconds};
+use crate::domain::grant::{self, Grant, GrantLine, Missing};
+use crate::domain::ids::AccountId;
+use crate::domain::policy::Policy;
+use crate::domain::subscription::PaidPeriod;
+
+/// Decides about one snapshot of an invoice.
+pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Decision {
+    let settled = invoice.status == "paid";
+    let fact = Fact::invoice(&invoice.id);
+    let newer = supersedes(event, &invoice.status, facts.invoice.as_ref());
+    let mut draft = snapshot(event, invoice, newer);
+    let Some(account) = &invoice.customer else {
+        draft.arrivals.push(Need::Grant(fact));
+        return draft.complete(Outcome::Ignored, Some("the invoice has no customer".into()));
+    };
+    draft.extend(reference_of(event, account, facts.account.as_ref(), invoice.reference.as_ref(), None));
+    if !settled {
+        return if newer {
+            draft.finish(Outcome::NoEffect, "the invoice is not settled")
+        } else {
+            draft.finish(Outcome::Stale, told_later(facts.invoice.as_ref()))
+        };
+    }
+    draft.extend(keep_paid_periods(invoice, account, facts, policy, now));
+    if let Some(by) = &facts.granted_by {
+        draft.extend(payment::corrections_after_invoice(invoice, newer, facts));
+        return draft.finish(Outcome::NoEffect, format!("{fact} was granted by {by}"));
+    }
+    let decided = Need::Grant(fact.clone());
+    if is_before_cutover(invoice.paid_at.unwrap_or(event.created), policy) {
+        draft.arrivals.push(decided);
+        return draft.finish(Outcome::NoEffect, "before cutover");
+    }
+    match grant::of_invoice(invoice, policy, &facts.prices) {
+        Grant::Lines(lines) => {
+            draft.arrivals.push(decided);
+            grant_to(account, fact, lines, draft, facts)
+        }
+        Grant::Nothing(reason) => {
+            draft.arrivals.push(decided);
+            draft.finish(Outcome::NoEffect, reason)
+        }
+        Grant::Foreign => {
+            draft.arrivals.push(decided);
+            draft.complete(Outcome::Ignored, Some("only prices of another product".into()))
+        }
+        Grant::Needs(Missing::Lines) => Decision::Wait(vec![Need::Lines(invoice.id.clone())]),
+        Grant::Needs(Missing::UnitAmount(price)) => Decision::Wait(vec![Need::Price(price)]),
+        Grant::Needs(Missing::Rate(currency)) => Decision::Wait(vec![Need::Rate(currency)]),
+        Grant::Refused(refusal) => Decision::Fail(failure(&refusal, "invoice", invoice.id.as_str())),
+    }
+}
+
+/// The snapshot, if it is the newest, and the payments and prices that it names, whatever its age.
+fn snapshot(event: &Event, invoice: &Invoice, newer: bool) -> Draft {
+    let mut draft = Draft { effects: Vec::with_capacity(4), arrivals: Vec::with_capacity(2) };
+    if newer {
+        draft.push(Effect::SaveInvoice(InvoiceRow {
+            id: invoice.id.clone(),
+            account: invoice.customer.clone(),
+            subscription: invoice.subscription.clone(),
+            status: invoice.status.clone(),
+            currency: invoice.currency,
+            total: invoice.total,
+            amount_paid: grant::money_paid(invoice),
+            created: invoice.created,
+            snapshot_at: event.created,
+        }));
+    }
+    draft.link(&invoice.id, &invoice.payments);
+    draft
+}
+
+/// Paid and void are final; among the others, and among two final ones, the newer snapshot wins; in one second the
+/// final one, then the greater event id, so that the order of arrival does not matter.
+fn supersedes(event: &Event, status: &str, held: Option<&InvoiceHeld>) -> bool {
+    let Some(held) = held else { return true };
+    let is_final = |status: &str| matches!(status, "paid" | "void");
+    (is_final(status), event.created, &event.id) > (is_final(&held.status), held.snapshot_at, &held.source)
+}
+
+fn told_later(held: Option<&InvoiceHeld>) -> String {
+    match held {
+        Some(held) => format!("{} told the later status {}", held.source, held.status),
+        None => "older than what we hold".into(),
+    }
+}
+
+/// Under `downgrade = "period_end"`: what the invoice paid for, and how its subscription stands with that.
+fn keep_paid_periods(
+    invoice: &Invoice,
+    account: &AccountId,
+    facts: &Facts,
+    policy: &Policy,
+    now: UnixSeconds,
+) -> Vec<Effect> {
+    let (Some(id), Lines::Complete(lines)) = (&invoice.subscription, &invoice.lines) else { return Vec::new() };
+    if !policy.tiers.keep_until_period_end {
+        return Vec::new();
+    }
+    let paid = lines.iter().filter(|line| line.amount > 0).filter_map(|line| {
+        Some(PaidPeriod {
+            invoice: invoice.id.clone(),
+            price: line.price.clone()?,
+            starts_at: line.period_start?,
+            ends_at: line.period_end?,
+        })
+    });
+    let paid: Vec<PaidPeriod> = paid.collect();
+    let mut periods = facts.subscription.periods.clone();
+    periods.extend(paid.iter().filter(|period| !facts.subscription.periods.contains(period)).cloned());
+    let mut effects = vec![Effect::SavePaidPeriods(id.clone(), paid)];
+    effects.extend(subscription::stand(id, &facts.subscription.known, &periods, facts, policy, now).effects(account));
+    effects
+}
+
+pub(super) fn grant_to(
+    account: &AccountId,
+    fact: Fact,
+    lines: Vec<GrantLine>,
+    mut draft: Draft,
+    facts: &Facts,
+) -> Decision {
+    if facts.account.is_none() {
+        draft.effects.insert(0, Effect::OpenAccount(account.clone()));
+    }
+    let corrections = payment::corrections_after_grant(account, &fact, &lines, facts);
+    draft.push(Effect::Grant(account.clone(), fact, lines));
+    draft.extend(corrections);
+    draft.complete(Outcome::Applied, None)
+}

@@ -1,0 +1,174 @@
+//! Subscriptions: the snapshot that counts replaces all columns, and the account's tier follows.
+
+use super::{Completion, Decision, Draft, Effect, Facts, Finding, Need, Outcome, reference_of};
+use crate::domain::event::{Event, Price, Subscription, Unit, UnixSeconds};
+use crate::domain::ids::{AccountId, SubscriptionId};
+use crate::domain::policy::Policy;
+use crate::domain::subscription::{
+    Access, Contribution, Known, PaidPeriod, Snapshot, Standing, access, account_tier, standing,
+};
+
+/// The finding of a subscription whose prices are not in the price list.
+const UNLISTED_PRICE: &str = "unlisted_price";
+/// The finding of a subscription in a status that is new to us.
+const UNKNOWN_STATUS: &str = "unknown_status";
+
+/// Decides about one snapshot of a subscription.
+pub(super) fn decide(
+    event: &Event,
+    subscription: &Subscription,
+    facts: &Facts,
+    policy: &Policy,
+    now: UnixSeconds,
+) -> Decision {
+    if subscription.items_truncated {
+        return Decision::Wait(vec![Need::Subscription(subscription.id.clone())]);
+    }
+    let mut draft = prices(subscription);
+    let snapshot = Snapshot::of(event, subscription);
+    let known = facts.subscription.known.clone().with(&snapshot, policy);
+    let counts = known.current().is_some_and(|current| current.event == event.id);
+    let stood = stand(&subscription.id, &known, &facts.subscription.periods, facts, policy, now);
+    let changed = stood.changed;
+    if known != facts.subscription.known {
+        draft.extend(stood.save(known));
+    }
+    if let Some(account) = &subscription.customer {
+        if facts.account.is_none() && is_ours(subscription, policy) {
+            draft.effects.insert(0, Effect::OpenAccount(account.clone()));
+        }
+        draft.extend(reference_of(event, account, facts.account.as_ref(), subscription.reference.as_ref(), None));
+    }
+    if let Some(account) = stood.standing.as_ref().and_then(|standing| standing.state.account.as_ref()) {
+        draft.extend(stood.change_tier(account));
+    }
+    if changed {
+        return draft.complete(Outcome::Applied, None);
+    }
+    if counts {
+        draft.finish(Outcome::NoEffect, "nothing that we keep of the subscription changed")
+    } else {
+        draft.finish(Outcome::Stale, told_later(facts))
+    }
+}
+
+/// Decides about a subscription of which nothing is new but the time.
+pub(super) fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
+    let stood = stand(id, &facts.subscription.known, &facts.subscription.periods, facts, policy, now);
+    let account = stood.standing.as_ref().and_then(|standing| standing.state.account.as_ref());
+    let effects = account.map(|account| stood.effects(account)).unwrap_or_default();
+    let outcome = if effects.is_empty() { Outcome::NoEffect } else { Outcome::Applied };
+    Completion { outcome, reason: Some("what was paid for is over".into()), effects, arrivals: Vec::new() }
+}
+
+fn told_later(facts: &Facts) -> String {
+    match &facts.subscription.standing {
+        Some(held) => format!("{} told a later state", held.source),
+        None => "older than what we hold".into(),
+    }
+}
+
+/// What the snapshot tells of its prices, whatever its age.
+fn prices(subscription: &Subscription) -> Draft {
+    subscription.items.iter().fold(Draft::default(), |draft, item| match item.currency {
+        Some(currency) if item.unit != Unit::Untold => {
+            draft.learn(Price { price: item.price.clone(), currency, unit: item.unit.clone() })
+        }
+        _ => draft,
+    })
+}
+
+/// It sells something besides what belongs to another product.
+fn is_ours(subscription: &Subscription, policy: &Policy) -> bool {
+    subscription.items.iter().any(|item| policy.catalogue.rule(&item.price).is_none_or(|rule| !rule.foreign))
+}
+
+/// How a subscription and its account stand, once something new is known.
+pub(super) struct Stood {
+    /// How the subscription stands; `None`: nothing is known of it.
+    pub(super) standing: Option<Standing>,
+    /// It stands in another way than before.
+    changed: bool,
+    /// The tier of the account before and now, if it changes.
+    tier: Option<(Option<String>, Option<String>)>,
+    unknown_status: bool,
+}
+
+/// Works out how a subscription and its account stand.
+pub(super) fn stand(
+    id: &SubscriptionId,
+    known: &Known,
+    periods: &[PaidPeriod],
+    facts: &Facts,
+    policy: &Policy,
+    now: UnixSeconds,
+) -> Stood {
+    let standing = standing(id, known, periods, policy, now);
+    let contribution = standing.as_ref().map(Contribution::of);
+    let tier = account_tier(facts.subscription.others.iter().chain(&contribution), &policy.tiers);
+    let before = facts.account.as_ref().and_then(|held| held.tier.clone());
+    let unknown_status = contribution
+        .as_ref()
+        .is_some_and(|one| access(&one.status, one.collection_paused, &policy.tiers) == Access::UnknownStatus);
+    Stood {
+        changed: !is_alike(standing.as_ref(), facts.subscription.standing.as_ref()),
+        tier: (before != tier).then_some((before, tier)),
+        unknown_status,
+        standing,
+    }
+}
+
+/// The books show the same, but for where it comes from.
+fn is_alike(one: Option<&Standing>, other: Option<&Standing>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            (&one.state, &one.tier, &one.pending, one.tier_item)
+                == (&other.state, &other.tier, &other.pending, other.tier_item)
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+impl Stood {
+    /// The changes when nothing but paid periods or the time is new; none if all stands as before.
+    pub(super) fn effects(&self, account: &AccountId) -> Vec<Effect> {
+        let Some(standing) = self.standing.as_ref().filter(|_| self.changed) else { return Vec::new() };
+        let mut effects = vec![Effect::Restand(Box::new(standing.clone()))];
+        effects.extend(self.change_tier(account));
+        effects
+    }
+
+    fn save(&self, known: Known) -> Vec<Effect> {
+        let Some(standing) = &self.standing else { return Vec::new() };
+        let subject = standing.id.to_string();
+        let prices: Vec<&str> = standing.state.items.iter().map(|item| item.price.id.as_str()).collect();
+        let unlisted = Finding {
+            kind: UNLISTED_PRICE,
+            subject: subject.clone(),
+            expected: "a price of the [[price]] list".into(),
+            actual: prices.join(", "),
+        };
+        let status = Finding {
+            kind: UNKNOWN_STATUS,
+            subject: subject.clone(),
+            expected: "a status that billingd knows; until then it gives no access".into(),
+            actual: standing.state.status.clone(),
+        };
+        let tell = |found: bool, finding: Finding| {
+            if found {
+                Effect::OpenFinding(finding)
+            } else {
+                Effect::ResolveFinding(finding.kind, finding.subject)
+            }
+        };
+        vec![
+            Effect::SaveSubscription(Box::new(known), Box::new(standing.clone())),
+            tell(standing.unlisted, unlisted),
+            tell(self.unknown_status, status),
+        ]
+    }
+
+    fn change_tier(&self, account: &AccountId) -> Option<Effect> {
+        self.tier.clone().map(|(before, after)| Effect::ChangeTier(account.clone(), before, after))
+    }
+}
