@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use billingd::stripe::signature;
 use serde_json::{Value, json};
 
-use super::fixtures::{Shape, event, invoice, invoice_paid, nth_invoice_paid};
+use super::fixtures::{SHAPES, Shape, event, invoice, invoice_paid, line, merge, nth_invoice_paid};
 use super::harness::{Billing, NOW, PATH, SECRET, Setup, gated_clock, spawn, wait_until};
 
 /// A connection on which bytes are written as they are.
@@ -114,6 +114,25 @@ fn each_outcome_has_its_answer() {
     }
     assert_eq!(billing.rows("SELECT status, needs FROM v_events WHERE event_id = 'evt_5'"), ["pending|lines:in_5"]);
     assert_eq!(billing.rows("SELECT 1 FROM invoices WHERE invoice_id = 'in_5'"), [""; 0], "a pending event leaves nothing");
+}
+
+/// In the shapes since basil a trial's line says `pricing.unit_amount_decimal = "0"`, whatever its price costs.
+#[test]
+fn a_trial_grants_nothing_in_either_shape() {
+    let prices = "[[price]]\nid = \"price_basic\"\ncredits = 100\n[[price]]\nid = \"price_free\"\ncredits = 5\nunit_amount = 0\n";
+    let billing = Setup::new().toml(&format!("[credits]\nbasis = \"catalogue\"\n{prices}")).spawn();
+    for (number, shape) in SHAPES.into_iter().enumerate() {
+        let mut trial = invoice_paid(shape, &format!("evt_trial_{number}"), &format!("in_trial_{number}"), "cus_1", 0);
+        if shape == Shape::Old {
+            let price = &mut trial["data"]["object"]["lines"]["data"][0]["price"];
+            merge(price, json!({ "unit_amount": 2000, "unit_amount_decimal": "2000" }));
+        }
+        assert_eq!(billing.stripe_sends(&trial).short(), "200 completed no_effect", "{trial}");
+        let mut free = invoice_paid(shape, &format!("evt_free_{number}"), &format!("in_free_{number}"), "cus_1", 0);
+        free["data"]["object"]["lines"]["data"] = json!([line(shape, "price_free", 0)]);
+        assert_eq!(billing.stripe_sends(&free).short(), "200 completed applied", "{free}");
+    }
+    assert_eq!(billing.row("SELECT balance FROM v_balances"), "10");
 }
 
 #[test]

@@ -221,6 +221,24 @@ fn the_price_and_unit_of_a_line() {
             costs("3"),
         ),
         (new_invoice(), vec![("/pricing", Value::Null)], None, Unit::Untold),
+        // A trial of a price that costs something; a free price looks the same.
+        (new_invoice(), vec![("/pricing/unit_amount_decimal", json!("0"))], Some("price_a"), Unit::Untold),
+        (
+            new_invoice(),
+            vec![
+                ("/pricing/unit_amount_decimal", json!("0")),
+                ("/price", json!({"id": "price_a", "unit_amount": 1000, "currency": "usd"})),
+            ],
+            Some("price_a"),
+            costs("1000"),
+        ),
+        // What a proration asks for is not what its price costs.
+        (
+            new_invoice(),
+            vec![("/parent/subscription_item_details/proration", json!(true))],
+            Some("price_a"),
+            Unit::Untold,
+        ),
         (
             old_invoice(),
             vec![("/price/unit_amount_decimal", json!("999.5")), ("/price/unit_amount", Value::Null)],
