@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
+use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
 
 use crate::domain::event::Event;
@@ -90,7 +90,7 @@ fn authentic(
     body: &[u8],
     received: i64,
 ) -> Result<Event, Refusal> {
-    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(|value| value.as_bytes()).collect();
+    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
     endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
         status: StatusCode::BAD_REQUEST,

@@ -194,6 +194,8 @@ impl Batch for Ingest {
         let taken = std::mem::take(&mut self.taken);
         if !committed {
             self.duplicates.give_back(taken);
+            // What this batch has woken and ended sleeps and holds again.
+            (self.more_woken, self.next_due) = (true, Some(0));
         }
     }
 

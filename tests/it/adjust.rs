@@ -53,11 +53,14 @@ fn the_same_key_again_changes_nothing_and_other_content_is_refused() {
     }
     assert_eq!(does(&mut connection, &gives("cus_1", -100, "k2"), "op_4").expect("an entry").balance, -60);
     let ledger = "SELECT account_id, kind, fact, root, unit, amount, source_event_id FROM v_ledger ORDER BY entry_id";
-    let expected =
-        ["cus_1|adjustment|adjust:k1|adjust:k1|credits|40|op_1", "cus_1|adjustment|adjust:k2|adjust:k2|credits|-100|op_4"];
+    let expected = [
+        "cus_1|adjustment|adjust:k1|adjust:k1|credits|40|op_1",
+        "cus_1|adjustment|adjust:k2|adjust:k2|credits|-100|op_4",
+    ];
     assert_eq!(billing.rows(ledger), expected);
     let events = "SELECT event_id, source, type, status, outcome FROM v_events WHERE source = 'operator'";
-    let expected = ["op_1|operator|operator.adjustment|completed|applied", "op_4|operator|operator.adjustment|completed|applied"];
+    let expected =
+        ["op_1|operator|operator.adjustment|completed|applied", "op_4|operator|operator.adjustment|completed|applied"];
     assert_eq!(billing.rows(events), expected);
     assert_eq!(billing.rows("SELECT balance, available FROM v_balances"), ["-60|0"]);
     let audit = "SELECT actor, action, subject, event_id FROM v_audit WHERE action = 'adjustment'";
@@ -138,7 +141,8 @@ fn a_balance_beyond_what_can_be_counted_is_refused() {
         assert!(matches!(&refused, Err(AdjustError::Invalid(why)) if why.contains("counted")), "{refused:?}");
         assert_eq!(billing.row("SELECT balance FROM v_balances"), amount.to_string());
         for (part, back) in [(1, -(amount / 2)), (2, -(amount - amount / 2))] {
-            does(&mut connection, &gives("cus_1", back, &format!("{key}-{part}")), &format!("op_{key}_{part}")).expect("back");
+            does(&mut connection, &gives("cus_1", back, &format!("{key}-{part}")), &format!("op_{key}_{part}"))
+                .expect("back");
         }
     }
     assert_eq!(billing.row("SELECT balance FROM v_balances"), "0");

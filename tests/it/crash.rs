@@ -98,7 +98,7 @@ impl Binary {
         agent().get(format!("http://{}/readyz", self.address)).call().expect("an answer").status().as_u16()
     }
 
-    fn is_killed(mut self) {
+    fn dies(mut self) {
         self.child.kill().expect("a process to kill");
         self.child.wait().expect("its end");
     }
@@ -123,7 +123,7 @@ impl Binary {
 fn sends(address: SocketAddr, agent: &ureq::Agent, event: &Value) -> Option<u16> {
     let body = event.to_string();
     let signature = signature::sign(SECRET, clock::now() / 1000, body.as_bytes());
-    let request = agent.post(format!("http://{}{PATH}", address)).header("Stripe-Signature", signature);
+    let request = agent.post(format!("http://{address}{PATH}")).header("Stripe-Signature", signature);
     let mut response = request.send(body.as_bytes()).ok()?;
     response.body_mut().read_to_string().ok()?;
     Some(response.status().as_u16())
@@ -178,7 +178,7 @@ fn what_was_answered_200_survives_every_kill_exactly_once() {
             kill_process(binary.pid(), Signal::KILL).expect("a process to kill");
             acknowledged.extend(answers.iter().map(|(number, _)| number));
         });
-        binary.is_killed();
+        binary.dies();
         let kept: BTreeSet<String> = machine.rows("SELECT source_event_id FROM v_ledger").into_iter().collect();
         let lost: Vec<_> = acknowledged.iter().filter(|number| !kept.contains(&format!("evt_{number}"))).collect();
         assert_eq!(lost, Vec::<&usize>::new(), "seed {seed}: answered 200 and not in the books");
@@ -287,7 +287,8 @@ fn a_full_disk_is_unavailable_and_heals_by_itself() {
     prlimit(Some(binary.pid()), Resource::Fsize, full).expect("a full disk");
     let mut large = nth_invoice_paid(1);
     let mut random = Random(1);
-    let noise: String = (0..200_000).map(|_| char::from(b'!' + u8::try_from(random.below(90)).expect("a letter"))).collect();
+    let noise: String =
+        (0..200_000).map(|_| char::from(b'!' + u8::try_from(random.below(90)).expect("a letter"))).collect();
     merge(&mut large, serde_json::json!({ "noise": noise }));
     assert_eq!(binary.takes(&agent, &large), Some(503));
     assert_eq!(binary.readiness(), 503);

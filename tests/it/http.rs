@@ -73,9 +73,8 @@ fn chunked(body: &str) -> String {
 
 #[test]
 fn each_outcome_has_its_answer() {
-    let billing = Setup::new()
-        .toml("[credits]\nbasis = \"catalogue\"\n[[price]]\nid = \"price_basic\"\ncredits = 100\n")
-        .spawn();
+    let billing =
+        Setup::new().toml("[credits]\nbasis = \"catalogue\"\n[[price]]\nid = \"price_basic\"\ncredits = 100\n").spawn();
     let paid = invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000);
     let open = |id: &str, at: i64| {
         let mut event = event(Shape::Old, id, "invoice.updated", invoice(Shape::Old, "in_1", "cus_1", 2_000));
@@ -96,9 +95,15 @@ fn each_outcome_has_its_answer() {
     let rows = [
         (paid.clone(), "200 completed applied"),
         (paid, "200 duplicate applied"),
-        (event(Shape::New, "evt_2", "invoice.payment_succeeded", invoice(Shape::New, "in_1", "cus_1", 1)), "200 completed no_effect"),
+        (
+            event(Shape::New, "evt_2", "invoice.payment_succeeded", invoice(Shape::New, "in_1", "cus_1", 1)),
+            "200 completed no_effect",
+        ),
         (open("evt_3", NOW), "200 completed stale"),
-        (event(Shape::New, "evt_4", "radar.early_fraud_warning.created", json!({ "id": "issfr_1" })), "200 completed ignored"),
+        (
+            event(Shape::New, "evt_4", "radar.early_fraud_warning.created", json!({ "id": "issfr_1" })),
+            "200 completed ignored",
+        ),
         (truncated.clone(), "202 pending lines:in_5"),
         (truncated, "202 pending lines:in_5"),
         (unlisted, "500 failed"),
@@ -113,7 +118,11 @@ fn each_outcome_has_its_answer() {
         assert_eq!(answer.header("content-type"), Some("application/json"));
     }
     assert_eq!(billing.rows("SELECT status, needs FROM v_events WHERE event_id = 'evt_5'"), ["pending|lines:in_5"]);
-    assert_eq!(billing.rows("SELECT 1 FROM invoices WHERE invoice_id = 'in_5'"), [""; 0], "a pending event leaves nothing");
+    assert_eq!(
+        billing.rows("SELECT 1 FROM invoices WHERE invoice_id = 'in_5'"),
+        [""; 0],
+        "a pending event leaves nothing"
+    );
 }
 
 /// In the shapes since basil a trial's line says `pricing.unit_amount_decimal = "0"`, whatever its price costs.
@@ -142,18 +151,27 @@ fn what_is_not_stripes_is_refused_with_a_reason() {
     let body = event.to_string();
     let sign = |at: i64, body: &str| signature::sign(SECRET, at, body.as_bytes());
     let good = sign(NOW, &body);
-    let rows: Vec<(Vec<(&str, String)>, &str, &str)> = vec![
+    type Row<'a> = (Vec<(&'a str, String)>, &'a str, &'a str);
+    let rows: Vec<Row<'_>> = vec![
         (vec![], &body, "400 signature_missing"),
         (vec![("Stripe-Signature", String::new())], &body, "400 signature_missing"),
         (vec![("Stripe-Signature", "hello".into())], &body, "400 signature_malformed"),
         (vec![("Stripe-Signature", format!("t={NOW}"))], &body, "400 signature_malformed"),
         (vec![("Stripe-Signature", good.replace("v1=", "v0="))], &body, "400 signature_malformed"),
         (vec![("Stripe-Signature", format!("t=1,{good}"))], &body, "400 signature_malformed"),
-        (vec![("Stripe-Signature", signature::sign("whsec_other", NOW, body.as_bytes()))], &body, "400 signature_mismatch"),
+        (
+            vec![("Stripe-Signature", signature::sign("whsec_other", NOW, body.as_bytes()))],
+            &body,
+            "400 signature_mismatch",
+        ),
         (vec![("Stripe-Signature", good.clone())], "{}", "400 signature_mismatch"),
         (vec![("Stripe-Signature", sign(NOW - 301, &body))], &body, "400 timestamp_too_old"),
         (vec![("Stripe-Signature", sign(NOW + 301, &body))], &body, "400 timestamp_in_future"),
-        (vec![("Stripe-Signature", signature::sign("whsec_other", NOW - 301, body.as_bytes()))], &body, "400 signature_mismatch"),
+        (
+            vec![("Stripe-Signature", signature::sign("whsec_other", NOW - 301, body.as_bytes()))],
+            &body,
+            "400 signature_mismatch",
+        ),
         (vec![("Stripe-Signature", sign(NOW, "hello"))], "hello", "400 body_not_json"),
         (vec![("Stripe-Signature", sign(NOW, ""))], "", "400 body_not_json"),
         (vec![("Stripe-Signature", sign(NOW, "[]"))], "[]", "400 not_an_event"),
@@ -257,7 +275,11 @@ fn two_endpoints_have_secrets_of_their_own() {
     assert_eq!(send("/hooks/second", 3, "whsec_old", NOW), "400 signature_mismatch");
     assert_eq!(send("/hooks/second", 3, "whsec_second", NOW - 3_000), "200 completed applied");
     assert_eq!(send("/hooks/second/", 3, "whsec_second", NOW), "200 duplicate applied");
-    assert_eq!(send(PATH, 3, "whsec_new", NOW), "200 duplicate applied", "one event is one event, wherever it comes in");
+    assert_eq!(
+        send(PATH, 3, "whsec_new", NOW),
+        "200 duplicate applied",
+        "one event is one event, wherever it comes in"
+    );
 }
 
 #[test]

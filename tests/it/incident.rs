@@ -75,7 +75,10 @@ fn a_fact_delivered_fifty_times_at_once_has_one_effect() {
         }
         assert!(answers.iter().any(|answer| answer == "200 completed applied"));
         billing.restart();
-        assert_eq!(billing.rows("SELECT status, outcome, duplicates, attempts FROM v_events"), ["completed|applied|49|0"]);
+        assert_eq!(
+            billing.rows("SELECT status, outcome, duplicates, attempts FROM v_events"),
+            ["completed|applied|49|0"]
+        );
         let ledger = "SELECT account_id, kind, fact, unit, amount, source_event_id FROM v_ledger";
         assert_eq!(billing.rows(ledger), ["cus_1|grant|grant:invoice:in_1|usd|2000|evt_1"]);
         assert_eq!(billing.rows("SELECT account_id, unit, balance FROM v_balances"), ["cus_1|usd|2000"]);
@@ -87,7 +90,10 @@ fn a_fact_delivered_fifty_times_at_once_has_one_effect() {
 #[test]
 fn two_events_that_announce_one_fact_have_one_effect() {
     let billing = spawn();
-    assert_eq!(billing.stripe_sends(&invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 500)).short(), "200 completed applied");
+    assert_eq!(
+        billing.stripe_sends(&invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 500)).short(),
+        "200 completed applied"
+    );
     let same = event(Shape::New, "evt_2", "invoice.payment_succeeded", invoice(Shape::New, "in_1", "cus_1", 500));
     let answer = billing.stripe_sends(&same);
     assert_eq!(answer.short(), "200 completed no_effect");
@@ -152,7 +158,8 @@ fn a_failure_takes_back_its_own_event_only_and_heals() {
         assert!(["200 completed applied", "200 duplicate applied"].contains(&answer.as_str()), "{answer}");
     }
     assert_eq!(billing.row("SELECT count(*), sum(amount) FROM v_ledger"), "6|9400");
-    let open = "SELECT event_id FROM v_events WHERE status <> 'completed' OR error_code IS NOT NULL OR last_error IS NOT NULL";
+    let open =
+        "SELECT event_id FROM v_events WHERE status <> 'completed' OR error_code IS NOT NULL OR last_error IS NOT NULL";
     assert_eq!(billing.rows(open), [""; 0]);
 }
 
@@ -217,7 +224,26 @@ fn a_lost_transaction_stores_nothing_counts_nothing_and_keeps_the_noted_repeats(
     billing.somebody_runs("DROP TRIGGER lost");
     assert_eq!(billing.stripe_sends(&event).short(), "200 completed applied");
     billing.stop();
-    assert_eq!(billing.rows("SELECT event_id, duplicates, attempts FROM events ORDER BY 1"), ["evt_1|3|0", "evt_2|0|0"]);
+    assert_eq!(
+        billing.rows("SELECT event_id, duplicates, attempts FROM events ORDER BY 1"),
+        ["evt_1|3|0", "evt_2|0|0"]
+    );
+}
+
+/// Everything went well but the last step.
+#[test]
+fn a_commit_that_fails_stores_nothing_of_the_batch() {
+    let billing = spawn();
+    billing.somebody_runs(
+        "CREATE TABLE dangling (event_id TEXT REFERENCES events (event_id) DEFERRABLE INITIALLY DEFERRED);
+         CREATE TRIGGER dangles AFTER INSERT ON ledger_entries BEGIN INSERT INTO dangling VALUES ('nobody'); END",
+    );
+    let event = nth_invoice_paid(1);
+    assert_eq!(billing.stripe_sends(&event).short(), "503 storage_unavailable");
+    assert_eq!(billing.rows("SELECT 1 FROM events"), [""; 0]);
+    assert_eq!(billing.rows("SELECT 1 FROM audit_log"), [""; 0]);
+    billing.somebody_runs("DROP TRIGGER dangles; DROP TABLE dangling");
+    assert_eq!(billing.stripe_sends(&event).short(), "200 completed applied");
 }
 
 #[test]

@@ -38,11 +38,8 @@ impl Folder {
 #[track_caller]
 fn everybody_refuses(path: &Path, why: &str) {
     let before = fs::read(path).expect("a file");
-    let told = [
-        open::server(path, &binding()).err(),
-        open::beside(path, &binding()).err(),
-        Reader::open(path, 1).err(),
-    ];
+    let told =
+        [open::server(path, &binding()).err(), open::beside(path, &binding()).err(), Reader::open(path, 1).err()];
     for (who, error) in ["server", "command", "reader"].iter().zip(told) {
         let error = error.unwrap_or_else(|| panic!("the {who} takes it")).to_string();
         assert!(error.contains(why) && error.contains(&path.display().to_string()), "{who}: {error}");
@@ -107,10 +104,8 @@ fn books_belong_to_one_mode_and_one_account() {
     let live = Binding { livemode: true, connected_account: None };
     let connected = Binding { livemode: false, connected_account: Some("acct_1".into()) };
     for (other, why) in [(live, "holds test mode books"), (connected, "holds the books of Stripe account (its own)")] {
-        let refused = [
-            open::server(&folder.database(), &other).map(drop),
-            open::beside(&folder.database(), &other).map(drop),
-        ];
+        let refused =
+            [open::server(&folder.database(), &other).map(drop), open::beside(&folder.database(), &other).map(drop)];
         for refused in refused {
             let error = refused.expect_err("other books").to_string();
             assert!(error.contains(why), "{error}");
@@ -157,7 +152,9 @@ fn what_is_written_in_the_books_stays() {
             format!("DELETE FROM {table}"),
             format!("REPLACE INTO {table} SELECT * FROM {table}"),
             format!("INSERT OR REPLACE INTO {table} SELECT * FROM {table} LIMIT 1"),
-            format!("INSERT INTO {table} SELECT * FROM {table} WHERE true ON CONFLICT DO UPDATE SET {column} = {column}"),
+            format!(
+                "INSERT INTO {table} SELECT * FROM {table} WHERE true ON CONFLICT DO UPDATE SET {column} = {column}"
+            ),
         ] {
             let error = beside.execute_batch(&sql).expect_err(&sql).to_string();
             assert!(error.contains(&format!("{table} is append-only")), "{sql}: {error}");
@@ -189,9 +186,11 @@ fn a_read_ends_at_its_deadline_and_the_next_one_works() {
     let error = reader.read(|connection| Ok(connection.query_row(endless, [], |row| row.get::<_, i64>(0))?));
     assert!(matches!(&error, Err(error) if error.is_environmental()), "{error:?}");
     assert!(error.is_err_and(|error| error.to_string().contains("interrupted")));
-    reader.read(|connection| Ok(assert_eq!(rows(connection, "SELECT count(*) FROM events"), ["3"]))).expect("a read");
+    let events = reader.read(|connection| Ok(rows(connection, "SELECT count(*) FROM events"))).expect("a read");
+    assert_eq!(events, ["3"]);
     let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT max(i) FROM n";
-    reader.read_at_leisure(|connection| Ok(assert_eq!(rows(connection, long), ["3000000"]))).expect("a read at leisure");
+    let counted = reader.read_at_leisure(|connection| Ok(rows(connection, long))).expect("a read at leisure");
+    assert_eq!(counted, ["3000000"]);
 }
 
 #[test]
@@ -216,12 +215,36 @@ fn behind_the_back_of(guard: &str, connection: &Connection, sql: &str) {
 #[test]
 fn verify_finds_the_first_broken_link_of_the_chain() {
     for (guard, sql, found) in [
-        ("audit_log_update", "UPDATE audit_log SET detail = replace(detail, '2000', '1000') WHERE seq = 2", "2 is the first broken link: its content was changed"),
-        ("audit_log_update", "UPDATE audit_log SET subject = 'cus_9' WHERE seq = 1", "1 is the first broken link: its content was changed"),
-        ("audit_log_update", "UPDATE audit_log SET event_id = NULL WHERE seq >= 2", "2 is the first broken link: its content was changed"),
-        ("audit_log_update", "UPDATE audit_log SET prev_hash = zeroblob(32) WHERE seq = 3", "3 is the first broken link: it does not follow the row before it"),
-        ("audit_log_delete", "DELETE FROM audit_log WHERE seq = 2", "3 is the first broken link: a row before it is missing"),
-        ("audit_log_delete", "DELETE FROM audit_log WHERE seq = 1", "2 is the first broken link: a row before it is missing"),
+        (
+            "audit_log_update",
+            "UPDATE audit_log SET detail = replace(detail, '2000', '1000') WHERE seq = 2",
+            "2 is the first broken link: its content was changed",
+        ),
+        (
+            "audit_log_update",
+            "UPDATE audit_log SET subject = 'cus_9' WHERE seq = 1",
+            "1 is the first broken link: its content was changed",
+        ),
+        (
+            "audit_log_update",
+            "UPDATE audit_log SET event_id = NULL WHERE seq >= 2",
+            "2 is the first broken link: its content was changed",
+        ),
+        (
+            "audit_log_update",
+            "UPDATE audit_log SET prev_hash = zeroblob(32) WHERE seq = 3",
+            "3 is the first broken link: it does not follow the row before it",
+        ),
+        (
+            "audit_log_delete",
+            "DELETE FROM audit_log WHERE seq = 2",
+            "3 is the first broken link: a row before it is missing",
+        ),
+        (
+            "audit_log_delete",
+            "DELETE FROM audit_log WHERE seq = 1",
+            "2 is the first broken link: a row before it is missing",
+        ),
     ] {
         let mut billing = written();
         assert_eq!(billing.violations(), Vec::<String>::new());
@@ -234,15 +257,30 @@ fn verify_finds_the_first_broken_link_of_the_chain() {
 #[test]
 fn verify_finds_what_does_not_add_up() {
     for (sql, found) in [
-        ("UPDATE balances SET balance = balance + 1 WHERE account_id = 'cus_2'", "balance of cus_2 in usd is 2001, its lines sum to 2000"),
+        (
+            "UPDATE balances SET balance = balance + 1 WHERE account_id = 'cus_2'",
+            "balance of cus_2 in usd is 2001, its lines sum to 2000",
+        ),
         ("DELETE FROM balances WHERE account_id = 'cus_2'", "balance of cus_2 in usd is 0, its lines sum to 2000"),
         ("INSERT INTO balances VALUES ('cus_9', 'usd', 7)", "balance of cus_9 in usd is 7, its lines sum to 0"),
-        ("UPDATE accounts SET tier = 'pro' WHERE account_id = 'cus_1'", "account cus_1 is on pro, its last change says no tier"),
-        ("UPDATE events SET status = 'failed', outcome = NULL, processed_at = NULL WHERE event_id = 'evt_3'", "entry 3 has no completed event evt_3"),
+        (
+            "UPDATE accounts SET tier = 'pro' WHERE account_id = 'cus_1'",
+            "account cus_1 is on pro, its last change says no tier",
+        ),
+        (
+            "UPDATE events SET status = 'failed', outcome = NULL, processed_at = NULL WHERE event_id = 'evt_3'",
+            "entry 3 has no completed event evt_3",
+        ),
         ("DROP TRIGGER ledger_lines_delete", "ledger_lines has lost its guard against DELETE"),
-        ("DROP TRIGGER audit_log_update; CREATE TRIGGER audit_log_update BEFORE UPDATE ON audit_log BEGIN SELECT 1; END", "audit_log has lost its guard against UPDATE"),
-        ("DROP TRIGGER ledger_lines_delete; DELETE FROM ledger_lines WHERE entry_id = 1; UPDATE balances SET balance = 0 WHERE account_id = 'cus_1'; \
-          CREATE TRIGGER ledger_lines_delete BEFORE DELETE ON ledger_lines\nBEGIN SELECT RAISE(ABORT, 'ledger_lines is append-only: post a reversing entry'); END", "entry 1 has no lines"),
+        (
+            "DROP TRIGGER audit_log_update; CREATE TRIGGER audit_log_update BEFORE UPDATE ON audit_log BEGIN SELECT 1; END",
+            "audit_log has lost its guard against UPDATE",
+        ),
+        (
+            "DROP TRIGGER ledger_lines_delete; DELETE FROM ledger_lines WHERE entry_id = 1; UPDATE balances SET balance = 0 WHERE account_id = 'cus_1'; \
+          CREATE TRIGGER ledger_lines_delete BEFORE DELETE ON ledger_lines\nBEGIN SELECT RAISE(ABORT, 'ledger_lines is append-only: post a reversing entry'); END",
+            "entry 1 has no lines",
+        ),
         ("PRAGMA foreign_keys = OFF; DELETE FROM events WHERE event_id = 'evt_2'", "a row of"),
     ] {
         let mut billing = written();

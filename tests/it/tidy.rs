@@ -21,8 +21,22 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// How a literal begins or goes on that is SQL.
 const SQL: &[&str] = &[
-    "SELECT ", "INSERT INTO ", "INSERT OR ", "UPDATE ", "DELETE FROM ", "REPLACE INTO ", "CREATE TABLE ", "CREATE INDEX ",
-    "CREATE TRIGGER ", "DROP TABLE ", "ALTER TABLE ", "PRAGMA ", "BEGIN IMMEDIATE", "SAVEPOINT ", "RELEASE ", "ROLLBACK",
+    "SELECT ",
+    "INSERT INTO ",
+    "INSERT OR ",
+    "UPDATE ",
+    "DELETE FROM ",
+    "REPLACE INTO ",
+    "CREATE TABLE ",
+    "CREATE INDEX ",
+    "CREATE TRIGGER ",
+    "DROP TABLE ",
+    "ALTER TABLE ",
+    "PRAGMA ",
+    "BEGIN IMMEDIATE",
+    "SAVEPOINT ",
+    "RELEASE ",
+    "ROLLBACK",
     "VACUUM",
 ];
 
@@ -134,7 +148,10 @@ fn each_layer_uses_only_those_below_it() {
         let (name, allowed) = layer.unwrap_or_else(|| panic!("{} is in no layer; give it one in LAYERS", source.name));
         let used = words_after(&source.code, "crate::").into_iter().chain(words_after(&source.code, "billingd::"));
         // A list of modules in braces is not used in this crate.
-        wrong.extend(used.filter(|used| used != name && !allowed.contains(used)).map(|used| format!("{} uses {used}", source.name)));
+        wrong.extend(
+            used.filter(|used| used != name && !allowed.contains(used))
+                .map(|used| format!("{} uses {used}", source.name)),
+        );
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
@@ -166,7 +183,22 @@ fn sql_lives_in_the_store() {
 
 #[test]
 fn the_rules_are_pure() {
-    let banned = ["serde", "async ", ".await", "rusqlite", "tokio", "actix", "std::fs", "std::net", "std::time", "std::env", "jiff", "tracing", "f64", "f32"];
+    let banned = [
+        "serde",
+        "async ",
+        ".await",
+        "rusqlite",
+        "tokio",
+        "actix",
+        "std::fs",
+        "std::net",
+        "std::time",
+        "std::env",
+        "jiff",
+        "tracing",
+        "f64",
+        "f32",
+    ];
     for source in sources("src").iter().filter(|source| source.layer() == "domain") {
         for word in banned {
             assert!(!source.code.contains(word), "{} has {word}", source.name);
@@ -195,7 +227,16 @@ fn samples_need_nothing_of_ours() {
 
 #[test]
 fn nothing_is_left_for_later_and_no_file_grows_too_long() {
-    let marks = ["TO", "FIX", "XX"].map(|mark| mark.to_owned() + if mark == "TO" { "DO" } else if mark == "FIX" { "ME" } else { "X" });
+    let marks = ["TO", "FIX", "XX"].map(|mark| {
+        mark.to_owned()
+            + if mark == "TO" {
+                "DO"
+            } else if mark == "FIX" {
+                "ME"
+            } else {
+                "X"
+            }
+    });
     for source in sources("src").into_iter().chain(sources("tests")) {
         for mark in &marks {
             assert!(!source.text.contains(mark.as_str()), "{} has {mark}", source.name);
@@ -207,7 +248,8 @@ fn nothing_is_left_for_later_and_no_file_grows_too_long() {
 
 #[test]
 fn the_scanner_knows_code_from_literals() {
-    let (code, literals) = take_apart("let a = \"x \\\" y\"; // \"no\"\nlet b = r#\"raw \" z\"#; let c = '\"'; let d = \"é\";");
+    let (code, literals) =
+        take_apart("let a = \"x \\\" y\"; // \"no\"\nlet b = r#\"raw \" z\"#; let c = '\"'; let d = \"é\";");
     assert_eq!(literals, ["x \\\" y", "raw \" z", "é"]);
     assert_eq!(code, "let a = ; \nlet b = ; let c = ; let d = ;");
 }

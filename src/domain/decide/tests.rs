@@ -29,7 +29,14 @@ fn by_money() -> Policy {
 
 /// A pack of 50 credits, and somebody else's price.
 fn by_catalogue() -> Policy {
-    let pack = PriceRule { tier: None, credits: 50, per_invoice: false, unit: "credits".into(), unit_amount: None, foreign: false };
+    let pack = PriceRule {
+        tier: None,
+        credits: 50,
+        per_invoice: false,
+        unit: "credits".into(),
+        unit_amount: None,
+        foreign: false,
+    };
     let other = PriceRule { credits: 0, foreign: true, ..pack.clone() };
     let mut policy = by_money();
     policy.credits.basis = Basis::Catalogue;
@@ -220,8 +227,18 @@ fn events_that_are_not_for_us() {
         ("of a type without rule", &policy, event("evt_1", "radar.x", Body::Other), "ignored: "),
         ("of a schedule", &policy, event("evt_1", "subscription_schedule.updated", Body::Other), "no_effect: "),
         ("unreadable", &policy, event("evt_1", "invoice.paid", unreadable.clone()), "fail unreadable_object"),
-        ("unreadable, of the other mode", &policy, Event { livemode: false, ..event("evt_1", "invoice.paid", unreadable) }, "ignored: "),
-        ("thin, with a rule", &policy, thin("v1.invoice.paid", Some("/v1/invoices/in_1")), "wait object:/v1/invoices/in_1"),
+        (
+            "unreadable, of the other mode",
+            &policy,
+            Event { livemode: false, ..event("evt_1", "invoice.paid", unreadable) },
+            "ignored: ",
+        ),
+        (
+            "thin, with a rule",
+            &policy,
+            thin("v1.invoice.paid", Some("/v1/invoices/in_1")),
+            "wait object:/v1/invoices/in_1",
+        ),
         ("thin, nowhere to be read", &policy, thin("v1.invoice.paid", None), "ignored: "),
         ("thin, without rule", &policy, thin("v1.payout.paid", Some("/v1/payouts/po_1")), "ignored: "),
         ("thin, of version 2", &policy, thin("v2.core.account.updated", Some("/v2/x")), "ignored: "),
@@ -236,26 +253,114 @@ fn a_settled_invoice() {
     let list = by_catalogue();
     for (name, policy, given, event, expected) in [
         ("of a known account", &money, known(), paid(), GRANTED),
-        ("of a new account", &money, Facts::default(), paid(), "applied: open cus_1; save in_1 paid 2000; grant cus_1 grant:invoice:in_1 usd 2000"),
+        (
+            "of a new account",
+            &money,
+            Facts::default(),
+            paid(),
+            "applied: open cus_1; save in_1 paid 2000; grant cus_1 grant:invoice:in_1 usd 2000",
+        ),
         ("of a deleted account, whose books go on", &money, deleted(), paid(), GRANTED),
         ("under another type", &money, known(), in_status("evt_9", "paid"), GRANTED),
-        ("by the list", &list, known(), paid(), "applied: save in_1 paid 2000; grant cus_1 grant:invoice:in_1 credits 50"),
+        (
+            "by the list",
+            &list,
+            known(),
+            paid(),
+            "applied: save in_1 paid 2000; grant cus_1 grant:invoice:in_1 credits 50",
+        ),
         ("that granted already", &money, granted(), paid(), "no_effect: save in_1 paid 2000"),
-        ("of nobody", &money, Facts::default(), invoice_with(|invoice| invoice.customer = None), "ignored: save in_1 paid 2000"),
-        ("over nothing", &money, known(), invoice_with(|invoice| invoice.amount_paid = 0), "no_effect: save in_1 paid 0"),
-        ("outside of Stripe", &money, known(), invoice_with(|invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 0)), GRANTED),
+        (
+            "of nobody",
+            &money,
+            Facts::default(),
+            invoice_with(|invoice| invoice.customer = None),
+            "ignored: save in_1 paid 2000",
+        ),
+        (
+            "over nothing",
+            &money,
+            known(),
+            invoice_with(|invoice| invoice.amount_paid = 0),
+            "no_effect: save in_1 paid 0",
+        ),
+        (
+            "outside of Stripe",
+            &money,
+            known(),
+            invoice_with(|invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 0)),
+            GRANTED,
+        ),
         ("truncated", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Truncated), "wait lines:in_1"),
-        ("truncated, which money does not mind", &money, known(), invoice_with(|invoice| invoice.lines = Lines::Truncated), GRANTED),
-        ("truncated, that granted already", &list, granted(), invoice_with(|invoice| invoice.lines = Lines::Truncated), "no_effect: save in_1 paid 2000"),
-        ("of an unlisted price", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("new")])), "fail unlisted_price"),
-        ("of another product", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("other")])), "ignored: save in_1 paid 2000"),
-        ("with an untold proration", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Complete(vec![Line { proration: true, ..line("pack") }])), "wait price:pack"),
-        ("with a tiered proration", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Complete(vec![Line { proration: true, unit: Unit::HasNone, ..line("pack") }])), "fail price_without_unit_amount"),
-        ("too large", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Complete(vec![Line { quantity: Some(i64::MAX), ..line("pack") }])), "fail amount_too_large"),
+        (
+            "truncated, which money does not mind",
+            &money,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Truncated),
+            GRANTED,
+        ),
+        (
+            "truncated, that granted already",
+            &list,
+            granted(),
+            invoice_with(|invoice| invoice.lines = Lines::Truncated),
+            "no_effect: save in_1 paid 2000",
+        ),
+        (
+            "of an unlisted price",
+            &list,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("new")])),
+            "fail unlisted_price",
+        ),
+        (
+            "of another product",
+            &list,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("other")])),
+            "ignored: save in_1 paid 2000",
+        ),
+        (
+            "with an untold proration",
+            &list,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![Line { proration: true, ..line("pack") }])),
+            "wait price:pack",
+        ),
+        (
+            "with a tiered proration",
+            &list,
+            known(),
+            invoice_with(|invoice| {
+                invoice.lines = Lines::Complete(vec![Line { proration: true, unit: Unit::HasNone, ..line("pack") }])
+            }),
+            "fail price_without_unit_amount",
+        ),
+        (
+            "too large",
+            &list,
+            known(),
+            invoice_with(|invoice| {
+                invoice.lines = Lines::Complete(vec![Line { quantity: Some(i64::MAX), ..line("pack") }])
+            }),
+            "fail amount_too_large",
+        ),
         ("just before the cutover", &since(101), known(), paid(), "no_effect: save in_1 paid 2000"),
         ("at the cutover", &since(100), known(), paid(), GRANTED),
-        ("paid before, told after", &since(100), known(), invoice_with(|invoice| invoice.paid_at = Some(99)), "no_effect: save in_1 paid 2000"),
-        ("paid after, whatever the event's time", &since(100), known(), invoice_with(|invoice| invoice.paid_at = Some(100)).at(50), GRANTED),
+        (
+            "paid before, told after",
+            &since(100),
+            known(),
+            invoice_with(|invoice| invoice.paid_at = Some(99)),
+            "no_effect: save in_1 paid 2000",
+        ),
+        (
+            "paid after, whatever the event's time",
+            &since(100),
+            known(),
+            invoice_with(|invoice| invoice.paid_at = Some(100)).at(50),
+            GRANTED,
+        ),
     ] {
         check(name, policy, &given, &event, expected);
     }
@@ -274,14 +379,34 @@ fn snapshots_of_an_invoice_in_every_order() {
         ("open after paid", held("paid", 99, "evt_0"), in_status("evt_1", "open"), "stale: "),
         ("uncollectible after void", held("void", 99, "evt_0"), in_status("evt_1", "uncollectible"), "stale: "),
         ("paid after a newer open one", held("open", 101, "evt_0"), paid(), GRANTED),
-        ("void after a newer open one", held("open", 101, "evt_0"), in_status("evt_1", "void"), "no_effect: save in_1 void 2000"),
+        (
+            "void after a newer open one",
+            held("open", 101, "evt_0"),
+            in_status("evt_1", "void"),
+            "no_effect: save in_1 void 2000",
+        ),
         ("paid after uncollectible", held("uncollectible", 99, "evt_0"), paid(), GRANTED),
-        ("an older paid one after void: the money came", held("void", 101, "evt_0"), paid(), "applied: grant cus_1 grant:invoice:in_1 usd 2000"),
+        (
+            "an older paid one after void: the money came",
+            held("void", 101, "evt_0"),
+            paid(),
+            "applied: grant cus_1 grant:invoice:in_1 usd 2000",
+        ),
         ("the same second, final first", held("paid", 100, "evt_0"), in_status("evt_1", "open"), "stale: "),
         ("the same second, final last", held("open", 100, "evt_9"), paid(), GRANTED),
-        ("the same second, the greater id", held("draft", 100, "evt_0"), in_status("evt_1", "open"), "no_effect: save in_1 open 2000"),
+        (
+            "the same second, the greater id",
+            held("draft", 100, "evt_0"),
+            in_status("evt_1", "open"),
+            "no_effect: save in_1 open 2000",
+        ),
         ("the same second, the smaller id", held("draft", 100, "evt_2"), in_status("evt_1", "open"), "stale: "),
-        ("a status that is new", held("open", 99, "evt_0"), in_status("evt_1", "paused"), "no_effect: save in_1 paused 2000"),
+        (
+            "a status that is new",
+            held("open", 99, "evt_0"),
+            in_status("evt_1", "paused"),
+            "no_effect: save in_1 paused 2000",
+        ),
     ] {
         check(name, &policy, &given, &event, expected);
     }
@@ -297,26 +422,114 @@ fn a_checkout_session() {
     let price = |text: &str| PriceId::parse(text).ok();
     let bad = || Some(Err(Unreadable { field: "metadata.quantity".into(), problem: "not a number" }));
     for (name, policy, given, event, expected) in [
-        ("paid", &money, known(), checkout_with(|_| ()), "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500"),
-        ("of a new account", &money, Facts::default(), checkout_with(|_| ()), "applied: open cus_1; save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500"),
+        (
+            "paid",
+            &money,
+            known(),
+            checkout_with(|_| ()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
+        (
+            "of a new account",
+            &money,
+            Facts::default(),
+            checkout_with(|_| ()),
+            "applied: open cus_1; save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
         ("that granted already", &money, granted(), checkout_with(|_| ()), "no_effect: save cs_1 500"),
         ("of a guest", &money, Facts::default(), checkout_with(|session| session.customer = None), "ignored: "),
-        ("of a subscription", &money, known(), checkout_with(|session| session.mode = "subscription".into()), "no_effect: "),
+        (
+            "of a subscription",
+            &money,
+            known(),
+            checkout_with(|session| session.mode = "subscription".into()),
+            "no_effect: ",
+        ),
         ("for later", &money, known(), checkout_with(|session| session.mode = "setup".into()), "no_effect: "),
-        ("with an invoice", &money, known(), checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()), "no_effect: "),
+        (
+            "with an invoice",
+            &money,
+            known(),
+            checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()),
+            "no_effect: ",
+        ),
         ("unpaid", &money, known(), checkout_with(|session| session.payment_status = "unpaid".into()), "no_effect: "),
-        ("free of charge", &money, known(), checkout_with(|session| (session.payment_status, session.amount_total) = ("no_payment_required".into(), Some(0))), "no_effect: save cs_1 0"),
-        ("without amount", &money, known(), checkout_with(|session| session.amount_total = None), "no_effect: save cs_1 0"),
+        (
+            "free of charge",
+            &money,
+            known(),
+            checkout_with(|session| {
+                (session.payment_status, session.amount_total) = ("no_payment_required".into(), Some(0))
+            }),
+            "no_effect: save cs_1 0",
+        ),
+        (
+            "without amount",
+            &money,
+            known(),
+            checkout_with(|session| session.amount_total = None),
+            "no_effect: save cs_1 0",
+        ),
         ("before the cutover", &since(101), known(), checkout_with(|_| ()), "no_effect: save cs_1 500"),
-        ("at the cutover", &since(100), known(), checkout_with(|_| ()), "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500"),
+        (
+            "at the cutover",
+            &since(100),
+            known(),
+            checkout_with(|_| ()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
         ("of who knows what", &list, known(), checkout_with(|_| ()), "wait session:cs_1"),
-        ("of a pack", &list, known(), checkout_with(|session| session.metadata_price = price("pack")), "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50"),
-        ("of a free pack", &list, known(), checkout_with(|session| (session.payment_status, session.metadata_price) = ("no_payment_required".into(), price("pack"))), "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50"),
-        ("of three packs", &list, known(), checkout_with(|session| (session.metadata_price, session.metadata_quantity) = (price("pack"), Some(Ok(3)))), "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 150"),
-        ("of some packs", &list, known(), checkout_with(|session| (session.metadata_price, session.metadata_quantity) = (price("pack"), bad())), "fail unreadable_object"),
-        ("of some packs, which money does not mind", &money, known(), checkout_with(|session| session.metadata_quantity = bad()), "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500"),
-        ("of an unlisted price", &list, known(), checkout_with(|session| session.metadata_price = price("new")), "fail unlisted_price"),
-        ("of another product", &list, known(), checkout_with(|session| session.metadata_price = price("other")), "ignored: save cs_1 500"),
+        (
+            "of a pack",
+            &list,
+            known(),
+            checkout_with(|session| session.metadata_price = price("pack")),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50",
+        ),
+        (
+            "of a free pack",
+            &list,
+            known(),
+            checkout_with(|session| {
+                (session.payment_status, session.metadata_price) = ("no_payment_required".into(), price("pack"))
+            }),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50",
+        ),
+        (
+            "of three packs",
+            &list,
+            known(),
+            checkout_with(|session| (session.metadata_price, session.metadata_quantity) = (price("pack"), Some(Ok(3)))),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 150",
+        ),
+        (
+            "of some packs",
+            &list,
+            known(),
+            checkout_with(|session| (session.metadata_price, session.metadata_quantity) = (price("pack"), bad())),
+            "fail unreadable_object",
+        ),
+        (
+            "of some packs, which money does not mind",
+            &money,
+            known(),
+            checkout_with(|session| session.metadata_quantity = bad()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
+        (
+            "of an unlisted price",
+            &list,
+            known(),
+            checkout_with(|session| session.metadata_price = price("new")),
+            "fail unlisted_price",
+        ),
+        (
+            "of another product",
+            &list,
+            known(),
+            checkout_with(|session| session.metadata_price = price("other")),
+            "ignored: save cs_1 500",
+        ),
     ] {
         check(name, policy, &given, &event, expected);
     }
@@ -331,7 +544,12 @@ fn a_customer_is_an_account() {
         ("named", known(), customer("customer.updated", Some("user-1")), "applied: name cus_1 user-1"),
         ("deleted", known(), customer("customer.deleted", None), "applied: close cus_1 100"),
         ("deleted again", deleted(), customer("customer.deleted", None), "no_effect: "),
-        ("deleted before it was known", Facts::default(), customer("customer.deleted", None), "applied: open cus_1; close cus_1 100"),
+        (
+            "deleted before it was known",
+            Facts::default(),
+            customer("customer.deleted", None),
+            "applied: open cus_1; close cus_1 100",
+        ),
         ("an update after the deletion revives nothing", deleted(), customer("customer.updated", None), "no_effect: "),
     ] {
         check(name, &policy, &given, &event, expected);
@@ -352,16 +570,36 @@ fn the_better_source_of_a_reference_stays() {
     for (name, given, event, expected) in [
         ("metadata beats what a buyer can choose", known(), session(Some("a"), Some("b")), "applied: name cus_1 a"),
         ("what a buyer chose, if nobody else said", known(), session(None, Some("b")), "applied: name cus_1 b"),
-        ("also when it was there first", named("b", ClientReferenceId, 50), session(Some("a"), None), "applied: name cus_1 a"),
+        (
+            "also when it was there first",
+            named("b", ClientReferenceId, 50),
+            session(Some("a"), None),
+            "applied: name cus_1 a",
+        ),
         ("and not the other way round", named("a", Metadata, 150), session(None, Some("b")), "no_effect: "),
         ("an operator beats both", named("a", Operator, 150), session(Some("b"), Some("c")), "no_effect: "),
         ("the first stays", named("a", Metadata, 99), session(Some("b"), None), "no_effect: "),
         ("whenever it comes", named("b", Metadata, 101), session(Some("a"), None), "applied: name cus_1 a"),
-        ("in one second the smaller text", named("b", Metadata, 100), session(Some("a"), None), "applied: name cus_1 a"),
+        (
+            "in one second the smaller text",
+            named("b", Metadata, 100),
+            session(Some("a"), None),
+            "applied: name cus_1 a",
+        ),
         ("in one second not the greater text", named("a", Metadata, 100), session(Some("b"), None), "no_effect: "),
         ("the same again", named("a", Metadata, 99), session(Some("a"), None), "no_effect: "),
-        ("the same from an earlier time is remembered", named("a", Metadata, 101), session(Some("a"), None), "no_effect: confirm cus_1 a"),
-        ("the same from a stronger source is remembered", named("a", ClientReferenceId, 50), session(Some("a"), None), "no_effect: confirm cus_1 a"),
+        (
+            "the same from an earlier time is remembered",
+            named("a", Metadata, 101),
+            session(Some("a"), None),
+            "no_effect: confirm cus_1 a",
+        ),
+        (
+            "the same from a stronger source is remembered",
+            named("a", ClientReferenceId, 50),
+            session(Some("a"), None),
+            "no_effect: confirm cus_1 a",
+        ),
     ] {
         check(name, &policy, &given, &event, expected);
     }
@@ -389,7 +627,10 @@ fn references_end_alike_in_every_order() {
     let mut orders: Vec<Vec<usize>> = vec![vec![]];
     for _ in 0..events.len() {
         let longer = |order: Vec<usize>| {
-            (0..events.len()).filter(|next| !order.contains(next)).map(|next| [&order[..], &[next]].concat()).collect::<Vec<_>>()
+            (0..events.len())
+                .filter(|next| !order.contains(next))
+                .map(|next| [&order[..], &[next]].concat())
+                .collect::<Vec<_>>()
         };
         orders = orders.into_iter().flat_map(longer).collect();
     }
@@ -399,7 +640,9 @@ fn references_end_alike_in_every_order() {
         for index in order.iter().chain(&order) {
             let Decision::Complete(completion) = decide(&events[*index], &facts, &by_money(), NOW) else { panic!() };
             for effect in completion.effects {
-                let (Effect::SetReference(_, reference) | Effect::ConfirmReference(_, reference)) = effect else { continue };
+                let (Effect::SetReference(_, reference) | Effect::ConfirmReference(_, reference)) = effect else {
+                    continue;
+                };
                 facts.account = named(&reference.text, reference.strength, reference.at).account;
             }
         }

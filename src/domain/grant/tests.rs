@@ -17,7 +17,14 @@ fn id(text: &str) -> PriceId {
 
 /// A listed price that grants so many credits.
 fn price(id: &str, credits: i64) -> (String, PriceRule) {
-    let rule = PriceRule { tier: None, credits, per_invoice: false, unit: "credits".into(), unit_amount: None, foreign: false };
+    let rule = PriceRule {
+        tier: None,
+        credits,
+        per_invoice: false,
+        unit: "credits".into(),
+        unit_amount: None,
+        foreign: false,
+    };
     (id.into(), rule)
 }
 
@@ -177,7 +184,11 @@ fn lines_that_are_sold() {
         ("no quantity counts as one", vec![line("basic", 2_000).without_quantity()], "credits 100"),
         ("a quantity of none", vec![line("basic", 2_000).times(0)], NOTHING),
         ("a negative quantity takes nothing", vec![line("basic", 2_000).times(-2), line("pack", 1)], "credits 50"),
-        ("the discount is not in the line's amount, so a 100 % coupon grants", vec![line("basic", 2_000).costs("2000")], "credits 100"),
+        (
+            "the discount is not in the line's amount, so a 100 % coupon grants",
+            vec![line("basic", 2_000).costs("2000")],
+            "credits 100",
+        ),
         ("a trial", vec![line("basic", 0).costs("2000")], NOTHING),
         ("a trial of an untold price", vec![line("basic", 0)], NOTHING),
         ("a free price, as the line tells", vec![line("basic", 0).costs("0")], "credits 100"),
@@ -187,11 +198,19 @@ fn lines_that_are_sold() {
         ("a refund line", vec![line("basic", -2_000)], NOTHING),
         ("a plan sold without a subscription", vec![line("basic", 2_000).without_subscription()], NOTHING),
         ("a pack sold without a subscription", vec![line("pack", 500).without_subscription()], "credits 50"),
-        ("a pack on a subscription's invoice", vec![line("basic", 2_000), line("pack", 500).without_subscription()], "credits 150"),
+        (
+            "a pack on a subscription's invoice",
+            vec![line("basic", 2_000), line("pack", 500).without_subscription()],
+            "credits 150",
+        ),
         ("a plan that only gives a tier", vec![line("tier_only", 2_000)], NOTHING),
         ("units stay apart", vec![line("basic", 2_000), line("seat", 500).times(5)], "credits 100 + seats 5"),
         ("once per invoice, whatever the quantity", vec![line("flat", 500).times(7)], "credits 30"),
-        ("once per invoice, whatever the lines", vec![line("flat", 500), line("flat", 500), line("basic", 1)], "credits 130"),
+        (
+            "once per invoice, whatever the lines",
+            vec![line("flat", 500), line("flat", 500), line("basic", 1)],
+            "credits 130",
+        ),
         ("no lines", vec![], NOTHING),
     ] {
         check(name, &policy, &[], lines, expected);
@@ -205,7 +224,11 @@ fn prices_are_listed_by_id_then_product_then_lookup_key() {
         ("by product", vec![line("new", 1).also(Some("prod_1"), None)], "credits 20"),
         ("by lookup key", vec![line("new", 1).also(None, Some("key_1"))], "credits 30"),
         ("the product beats the key", vec![line("new", 1).also(Some("prod_1"), Some("key_1"))], "credits 20"),
-        ("an unlisted product leaves it to the key", vec![line("new", 1).also(Some("prod_9"), Some("key_1"))], "credits 30"),
+        (
+            "an unlisted product leaves it to the key",
+            vec![line("new", 1).also(Some("prod_9"), Some("key_1"))],
+            "credits 30",
+        ),
         ("the id beats both", vec![line("pack", 1).also(Some("prod_1"), Some("key_1"))], "credits 50"),
         ("a product may have any id", vec![line("new", 1).also(Some("pack"), None)], "credits 50"),
     ] {
@@ -219,7 +242,12 @@ fn prices_that_are_not_listed_or_not_ours() {
     let mut ignores = catalogue();
     ignores.credits.unlisted_price_fails = false;
     for (name, lines, failing, ignoring) in [
-        ("unlisted and paid: no partial grant", vec![line("basic", 1), line("new", 1)], "refused: new is unlisted", "credits 100"),
+        (
+            "unlisted and paid: no partial grant",
+            vec![line("basic", 1), line("new", 1)],
+            "refused: new is unlisted",
+            "credits 100",
+        ),
         ("unlisted and free", vec![line("basic", 1), line("new", 0)], "credits 100", "credits 100"),
         ("unlisted and negative", vec![line("basic", 1), part("new", -9)], "credits 100", "credits 100"),
         ("unlisted proration", vec![part("new", 9)], "refused: new is unlisted", NOTHING),
@@ -229,7 +257,12 @@ fn prices_that_are_not_listed_or_not_ours() {
         ("foreign prices among ours", vec![line("other", 1), line("basic", 1)], "credits 100", "credits 100"),
         ("a foreign price beside a trial of ours", vec![line("other", 1), line("basic", 0)], NOTHING, NOTHING),
         ("foreign beside unlisted", vec![line("other", 1), line("new", 1)], "refused: new is unlisted", "foreign"),
-        ("unlisted beats what is missing", vec![part("basic", 9), line("new", 1)], "refused: new is unlisted", "needs price basic"),
+        (
+            "unlisted beats what is missing",
+            vec![part("basic", 9), line("new", 1)],
+            "refused: new is unlisted",
+            "needs price basic",
+        ),
     ] {
         check(name, &fails, &[], lines.clone(), failing);
         check(name, &ignores, &[], lines, ignoring);
@@ -243,18 +276,58 @@ fn prorations_are_exact_and_their_net_is_rounded_down_once() {
         ("half a month", vec![part("basic", 1_000).costs("2000")], "credits 50"),
         ("rounded down", vec![part("basic", 999).costs("2000")], "credits 49"),
         ("less than one", vec![part("basic", 19).costs("2000")], NOTHING),
-        ("an upgrade: unused time back, remaining time on", vec![part("basic", -1_000).costs("2000"), part("pro", 2_500).costs("5000")], "credits 200"),
-        ("a downgrade nets below 0", vec![part("pro", -2_500).costs("5000"), part("basic", 1_000).costs("2000")], NOTHING),
-        ("a negative net takes nothing from the rest", vec![part("pro", -2_500).costs("5000"), line("basic", 2_000)], "credits 100"),
+        (
+            "an upgrade: unused time back, remaining time on",
+            vec![part("basic", -1_000).costs("2000"), part("pro", 2_500).costs("5000")],
+            "credits 200",
+        ),
+        (
+            "a downgrade nets below 0",
+            vec![part("pro", -2_500).costs("5000"), part("basic", 1_000).costs("2000")],
+            NOTHING,
+        ),
+        (
+            "a negative net takes nothing from the rest",
+            vec![part("pro", -2_500).costs("5000"), line("basic", 2_000)],
+            "credits 100",
+        ),
         ("the rest counts on its own", vec![part("basic", 1_000).costs("2000"), line("basic", 2_000)], "credits 150"),
-        ("thirds add up", vec![part("basic", 1).costs("300"), part("basic", 1).costs("300"), part("basic", 1).costs("300")], "credits 1"),
-        ("unequal parts add up", vec![part("basic", 1).costs("300"), part("basic", 1).costs("600"), part("basic", 1).costs("200")], "credits 1"),
-        ("just below one", vec![part("basic", 1).costs("300"), part("basic", 1).costs("300"), part("basic", 1).costs("300.000000000001")], NOTHING),
-        ("rounded once, not per line", vec![part("basic", 199).costs("2000"), part("basic", 1).costs("2000")], "credits 10"),
-        ("a negative net is rounded down before it is cut at 0", vec![part("basic", -1).costs("2000"), part("pack", 41).costs("2000")], NOTHING),
+        (
+            "thirds add up",
+            vec![part("basic", 1).costs("300"), part("basic", 1).costs("300"), part("basic", 1).costs("300")],
+            "credits 1",
+        ),
+        (
+            "unequal parts add up",
+            vec![part("basic", 1).costs("300"), part("basic", 1).costs("600"), part("basic", 1).costs("200")],
+            "credits 1",
+        ),
+        (
+            "just below one",
+            vec![
+                part("basic", 1).costs("300"),
+                part("basic", 1).costs("300"),
+                part("basic", 1).costs("300.000000000001"),
+            ],
+            NOTHING,
+        ),
+        (
+            "rounded once, not per line",
+            vec![part("basic", 199).costs("2000"), part("basic", 1).costs("2000")],
+            "credits 10",
+        ),
+        (
+            "a negative net is rounded down before it is cut at 0",
+            vec![part("basic", -1).costs("2000"), part("pack", 41).costs("2000")],
+            NOTHING,
+        ),
         ("decimals of a cent", vec![part("basic", 1).costs("0.5")], "credits 200"),
         ("a quantity is in the amount already", vec![part("basic", 3_000).costs("2000").times(3)], "credits 150"),
-        ("units net by themselves", vec![part("basic", -1_000).costs("2000"), part("seat", 300).costs("100")], "seats 3"),
+        (
+            "units net by themselves",
+            vec![part("basic", -1_000).costs("2000"), part("seat", 300).costs("100")],
+            "seats 3",
+        ),
         ("of nothing", vec![part("basic", 0)], NOTHING),
         ("once-per-invoice prices have no parts", vec![part("flat", 500)], NOTHING),
         ("a plan without a subscription has none either", vec![part("basic", 500).without_subscription()], NOTHING),
@@ -276,14 +349,44 @@ fn a_unit_amount_comes_from_the_line_then_the_catalogue_then_what_was_seen() {
     for (name, known, lines, expected) in [
         ("the line first", seen("told", costs("8000")), vec![part("told", 1_000).costs("2000")], "credits 50"),
         ("then the catalogue", seen("told", costs("8000")), vec![part("told", 1_000)], "credits 25"),
-        ("also where the line says that there is none", vec![], vec![part("told", 1_000).has_no_amount()], "credits 25"),
+        (
+            "also where the line says that there is none",
+            vec![],
+            vec![part("told", 1_000).has_no_amount()],
+            "credits 25",
+        ),
         ("then what was seen", seen("basic", costs("8000")), vec![part("basic", 4_000)], "credits 50"),
-        ("what was seen in another currency does not count", vec![("basic", "eur", costs("8000"))], vec![part("basic", 4_000)], "needs price basic"),
+        (
+            "what was seen in another currency does not count",
+            vec![("basic", "eur", costs("8000"))],
+            vec![part("basic", 4_000)],
+            "needs price basic",
+        ),
         ("nobody has told", vec![], vec![part("basic", 1_000)], "needs price basic"),
-        ("seen without amount", seen("basic", Unit::HasNone), vec![part("basic", 1_000)], "refused: basic has no unit amount"),
-        ("the line says that there is none", seen("basic", costs("8000")), vec![part("basic", 1_000).has_no_amount()], "refused: basic has no unit amount"),
-        ("a share of a free price cannot be told", vec![], vec![part("free", 1_000)], "refused: free has no unit amount"),
-        ("what cannot be cured is told before what can", vec![], vec![part("basic", 1), part("pro", 1).has_no_amount()], "refused: pro has no unit amount"),
+        (
+            "seen without amount",
+            seen("basic", Unit::HasNone),
+            vec![part("basic", 1_000)],
+            "refused: basic has no unit amount",
+        ),
+        (
+            "the line says that there is none",
+            seen("basic", costs("8000")),
+            vec![part("basic", 1_000).has_no_amount()],
+            "refused: basic has no unit amount",
+        ),
+        (
+            "a share of a free price cannot be told",
+            vec![],
+            vec![part("free", 1_000)],
+            "refused: free has no unit amount",
+        ),
+        (
+            "what cannot be cured is told before what can",
+            vec![],
+            vec![part("basic", 1), part("pro", 1).has_no_amount()],
+            "refused: pro has no unit amount",
+        ),
         ("what is missing holds up the rest", vec![], vec![part("basic", 1), line("pack", 1)], "needs price basic"),
     ] {
         check(name, &policy, &known, lines, expected);
@@ -321,8 +424,18 @@ fn money_grants_what_was_paid_in_its_currency() {
         ("not what is due", None, |invoice| invoice.amount_paid = 700, "usd 700"),
         ("nothing", None, |invoice| invoice.amount_paid = 0, "nothing: nothing was paid"),
         ("less than nothing", None, |invoice| invoice.amount_paid = -5, "nothing: nothing was paid"),
-        ("outside of Stripe, before basil", None, |invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 0), "usd 2000"),
-        ("outside of Stripe, since basil", None, |invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 900), "usd 900"),
+        (
+            "outside of Stripe, before basil",
+            None,
+            |invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 0),
+            "usd 2000",
+        ),
+        (
+            "outside of Stripe, since basil",
+            None,
+            |invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 900),
+            "usd 900",
+        ),
         ("another currency", None, |invoice| invoice.currency = currency("jpy"), "jpy 2000"),
         ("converted into itself", Some("usd"), |_| (), "usd 2000"),
         ("converted", Some("eur"), |_| (), "needs rate usd"),
@@ -343,7 +456,13 @@ fn a_sale_without_invoice() {
     for (name, policy, price, quantity, expected) in [
         ("a pack", &catalogue(), "pack", 1, "credits 50"),
         ("three packs", &catalogue(), "pack", 3, "credits 150"),
-        ("a plan is for subscriptions", &catalogue(), "basic", 1, "nothing: a price with a tier grants only on a subscription"),
+        (
+            "a plan is for subscriptions",
+            &catalogue(),
+            "basic",
+            1,
+            "nothing: a price with a tier grants only on a subscription",
+        ),
         ("another product's", &catalogue(), "other", 1, "foreign"),
         ("unlisted", &catalogue(), "new", 1, "refused: new is unlisted"),
         ("unlisted, ignored", &ignores, "new", 1, "nothing: the price is not listed"),
