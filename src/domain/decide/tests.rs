@@ -332,7 +332,7 @@ fn a_settled_invoice() {
             &list,
             known(),
             invoice_with(|invoice| {
-                invoice.lines = Lines::Complete(vec![Line { proration: true, unit: Unit::HasNone, ..line("pack") }])
+                invoice.lines = Lines::Complete(vec![Line { proration: true, unit: Unit::HasNone, ..line("pack") }]);
             }),
             "fail price_without_unit_amount",
         ),
@@ -341,7 +341,7 @@ fn a_settled_invoice() {
             &list,
             known(),
             invoice_with(|invoice| {
-                invoice.lines = Lines::Complete(vec![Line { quantity: Some(i64::MAX), ..line("pack") }])
+                invoice.lines = Lines::Complete(vec![Line { quantity: Some(i64::MAX), ..line("pack") }]);
             }),
             "fail amount_too_large",
         ),
@@ -459,7 +459,7 @@ fn a_checkout_session() {
             &money,
             known(),
             checkout_with(|session| {
-                (session.payment_status, session.amount_total) = ("no_payment_required".into(), Some(0))
+                (session.payment_status, session.amount_total) = ("no_payment_required".into(), Some(0));
             }),
             "no_effect: save cs_1 0",
         ),
@@ -491,7 +491,7 @@ fn a_checkout_session() {
             &list,
             known(),
             checkout_with(|session| {
-                (session.payment_status, session.metadata_price) = ("no_payment_required".into(), price("pack"))
+                (session.payment_status, session.metadata_price) = ("no_payment_required".into(), price("pack"));
             }),
             "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50",
         ),
