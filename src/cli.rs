@@ -4,8 +4,12 @@
 mod accounts;
 mod audit;
 mod check;
+mod demo;
 mod events;
+mod init;
 mod output;
+mod post;
+mod send;
 mod serve;
 mod verify;
 
@@ -31,11 +35,17 @@ const FOUND: u8 = 3;
 
 /// Receives Stripe's webhooks and keeps the books: one effect per fact, in an embedded SQLite ledger.
 #[derive(Debug, Parser)]
-#[command(name = "billingd", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "billingd",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
+  billingd demo                       see what it does, in a second
   billingd init                       write a config to start from
   billingd --config prod.toml         serve
-  billingd accounts show cus_123      what an account has, and why")]
+  billingd accounts show cus_123      what an account has, and why"
+)]
 struct Arguments {
     /// The config file; without one, the defaults and the environment count
     #[arg(long, global = true, env = "BILLINGD_CONFIG", value_name = "FILE")]
@@ -52,6 +62,22 @@ enum Command {
     /// Run the service (what happens without a command, too)
     #[command(after_help = "Example:\n  billingd --config /etc/billingd/billingd.toml serve")]
     Serve,
+    /// Write a first config with fresh tokens, and say what to do next
+    #[command(after_help = "Example:\n  billingd init /etc/billingd")]
+    Init {
+        /// The folder for it
+        #[arg(default_value = ".", value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Replay the incident that billingd exists for, on a temporary database
+    #[command(after_help = "Example:\n  billingd demo")]
+    Demo,
+    /// Sign sample or given events and post them to the listener on this machine
+    #[command(
+        after_help = "Examples:\n  billingd --config config/dev.toml send invoice.paid --times 5 --concurrency 5\n  \
+        billingd --config config/dev.toml send invoice.paid charge.refunded event.json"
+    )]
+    Send(send::SendArguments),
     /// Validate config, secrets and database; print the effective config, secrets redacted
     #[command(after_help = "Example:\n  billingd --config prod.toml check")]
     Check,
@@ -96,6 +122,8 @@ fn dispatch(arguments: &Arguments, output: &Output) -> anyhow::Result<u8> {
             clap_complete::generate(*shell, &mut Arguments::command(), "billingd", &mut std::io::stdout());
             Ok(DONE)
         }
+        Command::Demo => demo::run(output),
+        Command::Init { folder } => init::run(folder, output),
         Command::Events(events::Command::Types) => events::types(output),
         _ => with_config(command, &load(arguments)?, output),
     }
@@ -109,7 +137,8 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
         Command::Verify => verify::run(config, output),
-        Command::Completions { .. } => Ok(DONE),
+        Command::Send(arguments) => send::run(arguments, config, output),
+        Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),
     }
 }
 

@@ -14,7 +14,7 @@
 //! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
 //! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
 //!
-//! [`config`] and [`clock`] are leaves.
+//! [`config`], [`clock`] and [`samples`] are leaves.
 
 pub mod app;
 pub mod cli;
@@ -23,5 +23,6 @@ pub mod config;
 pub mod domain;
 pub mod http;
 pub mod ops;
+pub mod samples;
 pub mod store;
 pub mod stripe;

@@ -9,7 +9,9 @@ use crate::domain::ids::EventId;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::reader::Reader;
-use crate::store::views::{self, AccountRow, AuditFilter, AuditRow, BalanceRow, LedgerRow, SubscriptionRow};
+use crate::store::views::{
+    self, AccountRow, AuditFilter, AuditRow, BalanceRow, LedgerRow, MoneyBackRow, SubscriptionRow, TierChangeRow,
+};
 
 use super::DONE;
 use super::output::{Output, Table, amount, or_dash, plain, time};
@@ -33,7 +35,9 @@ pub(super) enum Command {
         limit: i64,
     },
     /// Give or take credits by hand; the same key again changes nothing
-    #[command(after_help = "Example:\n  billingd accounts adjust cus_123 --amount -40 --reason \"spent on exports\" --key export-17")]
+    #[command(
+        after_help = "Example:\n  billingd accounts adjust cus_123 --amount -40 --reason \"spent on exports\" --key export-17"
+    )]
     Adjust(AdjustArguments),
 }
 
@@ -115,7 +119,9 @@ struct Story {
     account: AccountRow,
     balances: Vec<BalanceRow>,
     subscriptions: Vec<SubscriptionRow>,
+    tier_changes: Vec<TierChangeRow>,
     entries: Vec<LedgerRow>,
+    money_back: Vec<MoneyBackRow>,
     events: Vec<EventRow>,
     audit: Vec<AuditRow>,
 }
@@ -129,9 +135,14 @@ fn show(name: &str, limit: i64, config: &Config, output: &Output) -> anyhow::Res
             account,
             balances: views::balances(connection, Some(&id))?,
             subscriptions: views::subscriptions(connection, &id)?,
+            tier_changes: views::tier_changes(connection, Some(&id))?,
             entries: views::ledger(connection, &id, limit)?,
+            money_back: views::money_back(connection, &id)?,
             events: events::list(connection, &Filter { account: Some(id.clone()), limit, ..Filter::default() })?,
-            audit: views::audit(connection, &AuditFilter { account: Some(id.clone()), limit, ..AuditFilter::default() })?,
+            audit: views::audit(
+                connection,
+                &AuditFilter { account: Some(id.clone()), limit, ..AuditFilter::default() },
+            )?,
         }))
     })?;
     let Some(story) = story else { anyhow::bail!("there is no account {name}") };
@@ -156,7 +167,13 @@ fn render_story(story: &Story) -> String {
     if !story.subscriptions.is_empty() {
         text.push_str(&format!("\nsubscriptions\n{}", render_subscriptions(&story.subscriptions)));
     }
+    if !story.tier_changes.is_empty() {
+        text.push_str(&format!("\ntier changes\n{}", render_tier_changes(&story.tier_changes)));
+    }
     text.push_str(&format!("\nentries\n{}", render_ledger(&story.entries)));
+    if !story.money_back.is_empty() {
+        text.push_str(&format!("\nrefunds and disputes\n{}", render_money_back(&story.money_back)));
+    }
     let mut events = Table::new(&["RECEIVED", "EVENT", "TYPE", "STATUS", "OUTCOME"]);
     for row in &story.events {
         events.row(&[&time(row.received_at), &row.event_id, &row.kind, &row.status, &or_dash(row.outcome.as_deref())]);
@@ -181,6 +198,24 @@ fn render_subscriptions(rows: &[SubscriptionRow]) -> String {
                 (None, _) => "-".to_owned(),
             },
         ]);
+    }
+    table.render("none")
+}
+
+fn render_tier_changes(rows: &[TierChangeRow]) -> String {
+    let mut table = Table::new(&["AT", "FROM", "TO", "BY EVENT"]);
+    for row in rows {
+        let (from, to) = (or_dash(row.from_tier.as_deref()), or_dash(row.to_tier.as_deref()));
+        table.row(&[&time(row.at), &from, &to, &row.source_event_id]);
+    }
+    table.render("none")
+}
+
+fn render_money_back(rows: &[MoneyBackRow]) -> String {
+    let mut table = Table::new(&["KIND", "ID", ">AMOUNT", "STATUS", "OF"]);
+    for row in rows {
+        let status = or_dash(row.status.as_deref());
+        table.row(&[&row.kind, &row.id, &amount(row.amount, &row.currency), &status, &row.root]);
     }
     table.render("none")
 }

@@ -35,7 +35,9 @@ pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     match config.stripe.api_key.as_ref().map(|source| source.resolve(&environment)) {
         Some(Err(error)) => problems.push(format!("[stripe] api_key: {error}")),
         Some(Ok(_)) => {}
-        None => notes.push("no [stripe] api_key: nothing calls Stripe; long invoices and thin events stay pending".into()),
+        None => {
+            notes.push("no [stripe] api_key: nothing calls Stripe; long invoices and thin events stay pending".into())
+        }
     }
     if let Err(error) = app::policy(config) {
         problems.push(format!("{error:#}"));
@@ -63,6 +65,10 @@ fn render(checked: &Checked) -> String {
     for note in &checked.notes {
         text.push_str(&format!("note: {}\n", plain(note)));
     }
-    text.push_str(if checked.problems.is_empty() { "ok: billingd would start\n" } else { "billingd would not start as it should\n" });
+    text.push_str(if checked.problems.is_empty() {
+        "ok: billingd would start\n"
+    } else {
+        "billingd would not start as it should\n"
+    });
     text
 }

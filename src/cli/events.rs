@@ -17,7 +17,9 @@ use super::output::{self, Output, Table, or_dash, plain, time};
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// List events, the newest first
-    #[command(after_help = "Examples:\n  billingd events list --status failed\n  billingd events list --type invoice.paid --since 7d")]
+    #[command(
+        after_help = "Examples:\n  billingd events list --status failed\n  billingd events list --type invoice.paid --since 7d"
+    )]
     List(ListArguments),
     /// Tell all about one event
     #[command(after_help = "Example:\n  billingd events show evt_123")]

@@ -40,9 +40,10 @@ impl Output {
 /// Writes to standard output; a reader that went away (`| head`) is no error.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| {
-        if text.ends_with('\n') || text.is_empty() { Ok(()) } else { stdout.write_all(b"\n") }
-    }) {
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| if text.ends_with('\n') || text.is_empty() { Ok(()) } else { stdout.write_all(b"\n") })
+    {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
@@ -82,7 +83,9 @@ impl Table {
                 .iter()
                 .zip(&widths)
                 .zip(&self.right)
-                .map(|((cell, width), right)| if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") })
+                .map(
+                    |((cell, width), right)| if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") },
+                )
                 .collect();
             text.push_str(cells.join("  ").trim_end());
             text.push('\n');

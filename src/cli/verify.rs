@@ -21,7 +21,10 @@ fn render(report: &Report) -> String {
             text.push_str(&format!("         {}\n", plain(violation)));
         }
     }
-    text.push_str(&format!("{} balances, {} audit rows, head {}\n", report.balances, report.audit_rows, report.audit_head));
+    text.push_str(&format!(
+        "{} balances, {} audit rows, head {}\n",
+        report.balances, report.audit_rows, report.audit_head
+    ));
     text.push_str(if report.clean {
         "the books are whole\n"
     } else {

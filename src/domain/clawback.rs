@@ -219,7 +219,11 @@ impl Payment {
             None if refund.is_failed() => 0,
             None => amount,
             Some(charge) if refund.created > charge.at => {
-                if refund.is_failed() { 0 } else { amount }
+                if refund.is_failed() {
+                    0
+                } else {
+                    amount
+                }
             }
             Some(charge) if refund.is_failed() && refund.failed_at.is_some_and(|failed| failed >= charge.at) => -amount,
             Some(_) => 0,

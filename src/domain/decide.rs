@@ -17,9 +17,7 @@ use std::fmt;
 use crate::domain::clawback::{ChargeHeld, Correction, DisputeHeld, Granted, Payment, RefundHeld};
 use crate::domain::event::{Body, Event, PaymentRef, Price, UnixSeconds};
 use crate::domain::grant::{GrantLine, KnownPrices, Refusal};
-use crate::domain::ids::{
-    AccountId, ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId,
-};
+use crate::domain::ids::{AccountId, ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId};
 use crate::domain::money::Currency;
 use crate::domain::policy::Policy;
 use crate::domain::subscription::{Contribution, Known, PaidPeriod, Standing};
@@ -421,8 +419,16 @@ pub fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: U
 
 /// Thin events of the objects that have a rule.
 fn is_acted_on(kind: &str) -> bool {
-    const FAMILIES: [&str; 8] =
-        ["invoice.", "invoice_payment.", "checkout.session.", "customer.", "charge.", "refund.", "payment_intent.", "price."];
+    const FAMILIES: [&str; 8] = [
+        "invoice.",
+        "invoice_payment.",
+        "checkout.session.",
+        "customer.",
+        "charge.",
+        "refund.",
+        "payment_intent.",
+        "price.",
+    ];
     kind.strip_prefix("v1.").is_some_and(|kind| FAMILIES.iter().any(|family| kind.starts_with(family)))
 }
 

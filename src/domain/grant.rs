@@ -69,12 +69,7 @@ pub fn of_amount(amount: i64, currency: Currency, into: Option<Currency>) -> Gra
     match into {
         _ if amount <= 0 => Grant::Nothing("nothing was paid"),
         Some(unit) if unit != currency => Grant::Needs(Missing::Rate(currency)),
-        _ => Grant::Lines(vec![GrantLine {
-            unit: currency.to_string(),
-            amount,
-            price: None,
-            credits_per_unit: None,
-        }]),
+        _ => Grant::Lines(vec![GrantLine { unit: currency.to_string(), amount, price: None, credits_per_unit: None }]),
     }
 }
 
@@ -183,9 +178,7 @@ fn count(
         Unit::Costs(unit) if !unit.is_zero() => {
             sums.add_part(&price.id, rule, line.amount, unit).map_err(Obstacle::Refused)
         }
-        Unit::Costs(_) | Unit::HasNone => {
-            Err(Obstacle::Refused(Refusal::PriceWithoutUnitAmount(price.id.clone())))
-        }
+        Unit::Costs(_) | Unit::HasNone => Err(Obstacle::Refused(Refusal::PriceWithoutUnitAmount(price.id.clone()))),
         Unit::Untold => Err(Obstacle::Missing(price.id.clone())),
     }
 }

@@ -174,7 +174,9 @@ impl Known {
     /// greatest event id, for a newer event is on its way.
     #[must_use]
     pub fn current(&self) -> Option<&Snapshot> {
-        let is_last = |one: &&Snapshot| !self.newest.iter().any(|other| other.event != one.event && other.trace.follows(&one.trace));
+        let is_last = |one: &&Snapshot| {
+            !self.newest.iter().any(|other| other.event != one.event && other.trace.follows(&one.trace))
+        };
         let greatest = |left: &&Snapshot, right: &&Snapshot| left.event.cmp(&right.event);
         self.newest.iter().filter(is_last).max_by(greatest).or_else(|| self.newest.iter().max_by(greatest))
     }
@@ -346,10 +348,7 @@ impl Contribution {
 
 /// The tier of an account: the highest among its subscriptions that give access.
 #[must_use]
-pub fn account_tier<'a>(
-    subscriptions: impl IntoIterator<Item = &'a Contribution>,
-    tiers: &Tiers,
-) -> Option<String> {
+pub fn account_tier<'a>(subscriptions: impl IntoIterator<Item = &'a Contribution>, tiers: &Tiers) -> Option<String> {
     subscriptions
         .into_iter()
         .filter(|one| access(&one.status, one.collection_paused, tiers) == Access::Given)

@@ -67,9 +67,7 @@ pub(super) fn not_done(why: NotDone) -> HttpResponse {
 
 /// A 503 that asks for a repeat.
 pub(super) fn try_again(error: &str, message: &str) -> HttpResponse {
-    HttpResponse::ServiceUnavailable()
-        .insert_header((RETRY_AFTER, RETRY_AFTER_S))
-        .json(Refused { error, message })
+    HttpResponse::ServiceUnavailable().insert_header((RETRY_AFTER, RETRY_AFTER_S)).json(Refused { error, message })
 }
 
 /// A 4xx with its reason.

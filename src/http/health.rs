@@ -27,9 +27,7 @@ pub(super) fn ready(path: &str, public: Arc<Public>) -> Resource {
         async move {
             match public.writer.health().check().and_then(|()| disk_has_room(&public.folder)) {
                 Ok(()) => HttpResponse::Ok().json(json!({ "status": "ready" })),
-                Err(reason) => {
-                    answer::refused(StatusCode::SERVICE_UNAVAILABLE, "not_ready", &reason)
-                }
+                Err(reason) => answer::refused(StatusCode::SERVICE_UNAVAILABLE, "not_ready", &reason),
             }
         }
     };
@@ -40,7 +38,8 @@ pub(super) fn ready(path: &str, public: Arc<Public>) -> Resource {
 }
 
 fn disk_has_room(folder: &Path) -> Result<(), String> {
-    let stat = rustix::fs::statvfs(folder).map_err(|error| format!("the disk cannot be asked for its room: {error}"))?;
+    let stat =
+        rustix::fs::statvfs(folder).map_err(|error| format!("the disk cannot be asked for its room: {error}"))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     if free < DISK_BYTES_MIN {
         return Err(format!("the disk of the database has only {} MiB left", free >> 20));

@@ -19,7 +19,8 @@ const SIGNATURE: &str = "stripe-signature";
 
 /// The webhook at `path`; `index` is that of its endpoint.
 pub(super) fn resource(path: &str, public: Arc<Public>, index: usize) -> Resource {
-    let handler = move |request: HttpRequest, payload: web::Payload| receive(Arc::clone(&public), index, request, payload);
+    let handler =
+        move |request: HttpRequest, payload: web::Payload| receive(Arc::clone(&public), index, request, payload);
     web::resource(path)
         .route(web::post().to(handler))
         .default_service(web::to(|| async { answer::method_not_allowed("POST") }))
@@ -45,7 +46,10 @@ async fn receive(public: Arc<Public>, index: usize, request: HttpRequest, payloa
         }
         Err(_) => {
             public.rejections.count("timeout", (public.clock)());
-            answer::try_again("timeout", "took longer than request_timeout; whether it is stored is open, a repeat is safe")
+            answer::try_again(
+                "timeout",
+                "took longer than request_timeout; whether it is stored is open, a repeat is safe",
+            )
         }
     }
 }
@@ -83,13 +87,7 @@ async fn deliver(
 }
 
 /// Nothing of a body is parsed before its signature has been verified.
-fn authentic(
-    public: &Public,
-    index: usize,
-    headers: &HeaderMap,
-    body: &[u8],
-    received: i64,
-) -> Result<Event, Refusal> {
+fn authentic(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<Event, Refusal> {
     let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
     endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {

@@ -83,14 +83,11 @@ pub fn adjust(
     now: UnixMillis,
 ) -> Result<Adjusted, AdjustError> {
     validate(adjustment)?;
-    let transaction =
-        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
     let account = find_account(&transaction, &adjustment.account)?;
     let fact = Fact::adjustment(&adjustment.key);
     if let Some(held) = ledger::standing(&transaction, &fact)? {
-        if (&held.account, held.unit.as_str(), held.amount)
-            != (&account, adjustment.unit.as_str(), adjustment.amount)
-        {
+        if (&held.account, held.unit.as_str(), held.amount) != (&account, adjustment.unit.as_str(), adjustment.amount) {
             return Err(AdjustError::KeyTaken {
                 key: adjustment.key.clone(),
                 held: format!("{} {} of {}", held.amount, held.unit, held.account),
@@ -122,12 +119,8 @@ pub fn adjust(
     if ledger::balance(&transaction, &account, &adjustment.unit)?.checked_add(adjustment.amount).is_none() {
         return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
     }
-    let line = GrantLine {
-        unit: adjustment.unit.clone(),
-        amount: adjustment.amount,
-        price: None,
-        credits_per_unit: None,
-    };
+    let line =
+        GrantLine { unit: adjustment.unit.clone(), amount: adjustment.amount, price: None, credits_per_unit: None };
     let entry =
         Entry { account: &account, kind: "adjustment", fact: &fact, root: &fact, source: event, at: now / 1000 };
     let posted = ledger::post(&transaction, &entry, &[line])?;

@@ -24,12 +24,9 @@ pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> R
             }
             Ok(facts)
         }
-        Body::Customer(customer) => {
-            Ok(Facts { account: account(connection, Some(&customer.id))?, ..Facts::default() })
-        }
+        Body::Customer(customer) => Ok(Facts { account: account(connection, Some(&customer.id))?, ..Facts::default() }),
         Body::Subscription(subscription) => {
-            let mut facts =
-                Facts { account: account(connection, subscription.customer.as_ref())?, ..Facts::default() };
+            let mut facts = Facts { account: account(connection, subscription.customer.as_ref())?, ..Facts::default() };
             facts.subscription = of_subscription(connection, &subscription.id, policy)?;
             if let Some(account) = &subscription.customer {
                 facts.subscription.others = subscriptions::others(connection, account, &subscription.id)?;
@@ -57,11 +54,7 @@ pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> R
 }
 
 /// Reads the facts about one subscription and its account, for when no event tells of it.
-pub(super) fn of_standing(
-    connection: &Connection,
-    id: &SubscriptionId,
-    policy: &Policy,
-) -> Result<Facts, StoreError> {
+pub(super) fn of_standing(connection: &Connection, id: &SubscriptionId, policy: &Policy) -> Result<Facts, StoreError> {
     let mut facts = Facts { subscription: of_subscription(connection, id, policy)?, ..Facts::default() };
     let standing = facts.subscription.standing.as_ref();
     if let Some(owner) = standing.and_then(|standing| standing.state.account.clone()) {
@@ -123,11 +116,7 @@ fn known_prices(connection: &Connection, invoice: &Invoice, policy: &Policy) -> 
     Ok(known)
 }
 
-fn of_payment(
-    connection: &Connection,
-    names: &PaymentRef,
-    invoice: Option<&InvoiceId>,
-) -> Result<Facts, StoreError> {
+fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&InvoiceId>) -> Result<Facts, StoreError> {
     let payment = payments::payment(connection, names)?;
     let mut paid = payments::invoices_of(connection, &payment)?;
     paid.extend(invoice.filter(|invoice| !paid.contains(invoice)).cloned());
@@ -149,11 +138,8 @@ fn of_subscription(
     policy: &Policy,
 ) -> Result<SubscriptionFacts, StoreError> {
     let (known, standing) = subscriptions::held(connection, id)?;
-    let periods = if policy.tiers.keep_until_period_end {
-        subscriptions::paid_periods(connection, id)?
-    } else {
-        Vec::new()
-    };
+    let periods =
+        if policy.tiers.keep_until_period_end { subscriptions::paid_periods(connection, id)? } else { Vec::new() };
     Ok(SubscriptionFacts { known, standing, periods, others: Vec::new() })
 }
 

@@ -296,12 +296,7 @@ impl Run<'_> {
         Ok(Answer::Duplicate { outcome: held.outcome })
     }
 
-    fn fail(
-        &mut self,
-        delivery: &Delivery,
-        meta: &EventMeta<'_>,
-        failure: &Failure,
-    ) -> Result<Answer, StoreError> {
+    fn fail(&mut self, delivery: &Delivery, meta: &EventMeta<'_>, failure: &Failure) -> Result<Answer, StoreError> {
         let (connection, now, max) = (self.books.connection, self.books.now, self.policy.max_attempts);
         let Some(failed) = events::fail(connection, meta, failure, max, now)? else {
             return self.duplicate(delivery);

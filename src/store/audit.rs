@@ -73,8 +73,7 @@ pub fn append(connection: &Connection, head: Head, record: &Record<'_>) -> Resul
 }
 
 fn link(previous: &Hash, seq: i64, record: &Record<'_>) -> Hash {
-    let columns =
-        (seq, record.at, record.actor, record.action, record.subject, record.event_id, record.detail);
+    let columns = (seq, record.at, record.actor, record.action, record.subject, record.event_id, record.detail);
     let mut hasher = Sha256::new();
     hasher.update(previous);
     // A tuple of numbers and texts always has a JSON form.

@@ -155,9 +155,7 @@ pub fn wait(
     forget_needs(connection, meta.id)?;
     for need in needs {
         connection
-            .prepare_cached(
-                "INSERT INTO event_needs (need, event_id) VALUES (:need, :event) ON CONFLICT DO NOTHING",
-            )?
+            .prepare_cached("INSERT INTO event_needs (need, event_id) VALUES (:need, :event) ON CONFLICT DO NOTHING")?
             .execute(named_params! { ":need": need.to_string(), ":event": meta.id })?;
     }
     Ok(Claim::Won)
@@ -208,9 +206,8 @@ pub fn wake(connection: &Connection, need: &Need) -> Result<usize, StoreError> {
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn woken(connection: &Connection, limit: usize) -> Result<Vec<EventId>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT event_id FROM events WHERE woken = 1 ORDER BY created_at, event_id LIMIT :limit",
-    )?;
+    let mut statement = connection
+        .prepare_cached("SELECT event_id FROM events WHERE woken = 1 ORDER BY created_at, event_id LIMIT :limit")?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = statement.query_map(named_params! { ":limit": limit }, |row| row.get("event_id"))?;
     Ok(rows.collect::<Result<_, _>>()?)

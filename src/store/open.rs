@@ -130,7 +130,10 @@ fn require_sqlite_version(path: &Path) -> Result<(), StoreError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(StoreError::unusable(
             path,
-            format!("is not opened by SQLite {}, which can corrupt it; build with 3.51.3 or newer", rusqlite::version()),
+            format!(
+                "is not opened by SQLite {}, which can corrupt it; build with 3.51.3 or newer",
+                rusqlite::version()
+            ),
         ));
     }
     Ok(())
@@ -151,9 +154,7 @@ fn lock_for_server(path: &Path) -> Result<File, StoreError> {
         Err(TryLockError::WouldBlock) => {
             Err(StoreError::unusable(path, "another billingd serves this database; stop it first"))
         }
-        Err(TryLockError::Error(error)) => {
-            Err(StoreError::unusable(&lock_path, format!("cannot be locked: {error}")))
-        }
+        Err(TryLockError::Error(error)) => Err(StoreError::unusable(&lock_path, format!("cannot be locked: {error}"))),
     }
 }
 
@@ -201,8 +202,7 @@ fn network_file_system(magic: impl Into<i64>) -> Option<&'static str> {
 fn bind(connection: &mut Connection, path: &Path, binding: &Binding) -> Result<(), StoreError> {
     let mode = if binding.livemode { "live" } else { "test" };
     let account = binding.connected_account.as_deref().unwrap_or_default();
-    if let (Some(held_mode), Some(held_account)) =
-        (meta(connection, "livemode")?, meta(connection, "stripe_account")?)
+    if let (Some(held_mode), Some(held_account)) = (meta(connection, "livemode")?, meta(connection, "stripe_account")?)
     {
         if held_mode != mode {
             return Err(StoreError::unusable(

@@ -104,8 +104,7 @@ pub fn read(connection: &Connection, event: &EventId) -> Result<Option<Vec<u8>>,
     let Some((packed, digest)) = row else { return Ok(None) };
     let broken = |problem: String| StoreError::Damaged { what: format!("the payload of {event}"), problem };
     let dictionary = dictionary_of(connection, &packed)?;
-    let mut decompressor =
-        Decompressor::with_dictionary(&dictionary).map_err(|error| broken(error.to_string()))?;
+    let mut decompressor = Decompressor::with_dictionary(&dictionary).map_err(|error| broken(error.to_string()))?;
     let bytes = Decompressor::upper_bound(&packed).unwrap_or(UNPACKED_BYTES_MAX).min(UNPACKED_BYTES_MAX);
     let body = decompressor.decompress(&packed, bytes).map_err(|error| broken(error.to_string()))?;
     if Sha256::digest(&body)[..] != digest[..] {

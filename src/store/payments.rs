@@ -338,8 +338,7 @@ fn granted(connection: &Connection, fact: &Fact) -> Result<Option<Granted>, Stor
                FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
                WHERE e.fact = :fact AND l.amount > 0 ORDER BY l.unit";
     let rows: Vec<(AccountId, UnitGranted)> = select(connection, sql, named_params! { ":fact": fact }, |row| {
-        let unit =
-            UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
+        let unit = UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
         Ok((row.get("account_id")?, unit))
     })?;
     let account = rows.first().map(|(account, _)| account.clone());

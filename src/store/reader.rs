@@ -65,10 +65,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of `read`.
-    pub fn read_at_leisure<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub fn read_at_leisure<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let connection = self.pool.get()?;
         connection.progress_handler(0, None::<fn() -> bool>)?;
         read(&connection)

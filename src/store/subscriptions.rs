@@ -14,10 +14,7 @@ use crate::store::StoreError;
 ///
 /// # Errors
 /// [`StoreError::Sql`]; [`StoreError::Damaged`] for snapshots that were not written by [`save`].
-pub fn held(
-    connection: &Connection,
-    id: &SubscriptionId,
-) -> Result<(Known, Option<Standing>), StoreError> {
+pub fn held(connection: &Connection, id: &SubscriptionId) -> Result<(Known, Option<Standing>), StoreError> {
     let row: Option<(String, Option<String>)> = connection
         .prepare_cached("SELECT newest, listed FROM subscription_snapshots WHERE subscription_id = :id")?
         .query_row(named_params! { ":id": id }, |row| Ok((row.get("newest")?, row.get("listed")?)))
@@ -40,9 +37,7 @@ pub fn held(
 fn standing(connection: &Connection, id: &SubscriptionId, known: &Known) -> Result<Option<Standing>, StoreError> {
     let Some(current) = known.current() else { return Ok(None) };
     let tier_item: Option<i64> = connection
-        .prepare_cached(
-            "SELECT position FROM subscription_items WHERE subscription_id = :id AND gives_tier = 1",
-        )?
+        .prepare_cached("SELECT position FROM subscription_items WHERE subscription_id = :id AND gives_tier = 1")?
         .query_row(named_params! { ":id": id }, |row| row.get("position"))
         .optional()?;
     Ok(connection

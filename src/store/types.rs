@@ -32,7 +32,16 @@ macro_rules! id_column {
 }
 
 id_column!(
-    AccountId, ChargeId, CheckoutId, Currency, DisputeId, EventId, InvoiceId, PaymentId, PriceId, RefundId,
+    AccountId,
+    ChargeId,
+    CheckoutId,
+    Currency,
+    DisputeId,
+    EventId,
+    InvoiceId,
+    PaymentId,
+    PriceId,
+    RefundId,
     SubscriptionId
 );
 text_column!(Fact, Outcome);

@@ -19,7 +19,8 @@ struct Proof {
 const PROOFS: &[Proof] = &[
     Proof {
         name: "every balance is the sum of its lines",
-        sql: "SELECT 'balance of ' || account_id || ' in ' || unit || ' is ' || balance || ', its lines sum to ' || total
+        sql:
+            "SELECT 'balance of ' || account_id || ' in ' || unit || ' is ' || balance || ', its lines sum to ' || total
               FROM (SELECT account_id, unit, sum(balance) AS balance, sum(total) AS total FROM (
                         SELECT account_id, unit, balance, 0 AS total FROM balances
                         UNION ALL
@@ -52,7 +53,8 @@ const PROOFS: &[Proof] = &[
     },
     Proof {
         name: "every account's tier is the one of its last change",
-        sql: "SELECT 'account ' || a.account_id || ' is on ' || coalesce(a.tier, 'no tier') || ', its last change says '
+        sql:
+            "SELECT 'account ' || a.account_id || ' is on ' || coalesce(a.tier, 'no tier') || ', its last change says '
                      || coalesce(c.to_tier, 'no tier')
               FROM accounts a
               LEFT JOIN tier_changes c ON c.change_id =
@@ -111,10 +113,7 @@ fn guards(connection: &Connection) -> Result<Proven, StoreError> {
                 .prepare_cached(
                     "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = :name AND tbl_name = :table",
                 )?
-                .query_row(
-                    named_params! { ":name": format!("{table}_{guard}"), ":table": table },
-                    |row| row.get("sql"),
-                )
+                .query_row(named_params! { ":name": format!("{table}_{guard}"), ":table": table }, |row| row.get("sql"))
                 .optional()?;
             // One of that name that does something else is none.
             if !made.is_some_and(|sql| migrations::has_written(&sql)) {

@@ -72,20 +72,7 @@ pub struct SubscriptionRow {
     pub source_event_id: String,
 }
 
-/// An invoice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "named and documented as the columns of v_invoices")]
-pub struct InvoiceRow {
-    pub invoice_id: String,
-    pub subscription_id: Option<String>,
-    pub status: String,
-    pub currency: String,
-    pub total: i64,
-    pub amount_paid: i64,
-    pub source_event_id: String,
-}
-
-/// All accounts, by id, from `after` on.
+/// The first accounts by id.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -203,6 +190,91 @@ pub fn subscriptions(connection: &Connection, account: &str) -> Result<Vec<Subsc
                 pending_tier: row.get("pending_tier")?,
                 pending_tier_at: row.get("pending_tier_at")?,
                 source_event_id: row.get("source_event_id")?,
+            })
+        },
+    )
+}
+
+/// A change of an account's tier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as the columns of v_tier_changes")]
+pub struct TierChangeRow {
+    pub account_id: String,
+    pub from_tier: Option<String>,
+    pub to_tier: Option<String>,
+    pub source_event_id: String,
+    pub at: UnixSeconds,
+}
+
+/// The changes of an account's tier, or (`None`) of all, the oldest first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn tier_changes(connection: &Connection, account: Option<&str>) -> Result<Vec<TierChangeRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT account_id, from_tier, to_tier, source_event_id, at FROM v_tier_changes
+         WHERE :account IS NULL OR account_id = :account ORDER BY at, account_id",
+        named_params! { ":account": account },
+        |row| {
+            Ok(TierChangeRow {
+                account_id: row.get("account_id")?,
+                from_tier: row.get("from_tier")?,
+                to_tier: row.get("to_tier")?,
+                source_event_id: row.get("source_event_id")?,
+                at: row.get("at")?,
+            })
+        },
+    )
+}
+
+/// A refund or a dispute of what granted credits to an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MoneyBackRow {
+    /// `refund` or `dispute`.
+    pub kind: String,
+    /// `re_…` or `dp_…`.
+    pub id: String,
+    /// The fact whose grant it takes back.
+    pub root: String,
+    /// Minor units.
+    pub amount: i64,
+    /// The currency.
+    pub currency: String,
+    /// Stripe's word.
+    pub status: Option<String>,
+}
+
+/// The refunds and disputes of what granted credits to an account.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn money_back(connection: &Connection, account: &str) -> Result<Vec<MoneyBackRow>, StoreError> {
+    collect(
+        connection,
+        "WITH roots AS (SELECT DISTINCT root FROM v_ledger WHERE account_id = :account AND kind <> 'adjustment'),
+              names AS (SELECT r.root, p.payment_id AS name FROM roots r
+                        JOIN invoice_payments p ON p.invoice_id = substr(r.root, length('grant:invoice:') + 1)
+                        WHERE r.root LIKE 'grant:invoice:%'
+                        UNION
+                        SELECT r.root, c.payment_intent FROM roots r
+                        JOIN checkouts c ON c.checkout_id = substr(r.root, length('grant:checkout:') + 1)
+                        WHERE r.root LIKE 'grant:checkout:%')
+         SELECT DISTINCT 'refund' AS kind, refund_id AS id, root, amount, currency, status
+         FROM names JOIN refunds ON name IN (payment_intent, charge_id)
+         UNION ALL
+         SELECT DISTINCT 'dispute', dispute_id, root, amount, currency, status
+         FROM names JOIN disputes ON name IN (payment_intent, charge_id)
+         ORDER BY 1, 2",
+        named_params! { ":account": account },
+        |row| {
+            Ok(MoneyBackRow {
+                kind: row.get("kind")?,
+                id: row.get("id")?,
+                root: row.get("root")?,
+                amount: row.get("amount")?,
+                currency: row.get("currency")?,
+                status: row.get("status")?,
             })
         },
     )

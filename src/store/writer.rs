@@ -209,9 +209,7 @@ impl<B: Batch> WriterThread<B> {
                     messages.extend(queue.try_iter().take(self.limits.batch_max.saturating_sub(1)));
                     self.write(messages);
                 }
-                Err(RecvTimeoutError::Timeout)
-                    if urgent || self.batch.has_leftovers() || self.health.is_troubled() =>
-                {
+                Err(RecvTimeoutError::Timeout) if urgent || self.batch.has_leftovers() || self.health.is_troubled() => {
                     self.write(Vec::new());
                 }
                 Err(RecvTimeoutError::Timeout) => self.health.beat(None),

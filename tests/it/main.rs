@@ -1,20 +1,18 @@
-//! All integration tests in one binary.
+//! All integration tests in one binary, one module each.
 
-#[cfg(test)]
+#![expect(clippy::unwrap_used, reason = "a helper of a test that fails ends the test")]
+#![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
+
 mod adjust;
-#[cfg(test)]
+mod cli;
 mod corpus;
-#[cfg(test)]
 mod crash;
-#[cfg(test)]
+mod dictionary;
 mod fixtures;
-#[cfg(test)]
 mod harness;
-#[cfg(test)]
 mod http;
-#[cfg(test)]
 mod incident;
-#[cfg(test)]
+mod samples;
 mod store;
-#[cfg(test)]
+mod stored;
 mod tidy;

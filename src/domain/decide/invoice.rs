@@ -1,8 +1,8 @@
 //! Invoices: what settles grants, what else comes is remembered.
 
 use super::{
-    Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover,
-    payment, reference_of, subscription,
+    Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover, payment,
+    reference_of, subscription,
 };
 use crate::domain::event::{Event, Invoice, Lines, UnixSeconds};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};

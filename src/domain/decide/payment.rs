@@ -104,7 +104,8 @@ pub(super) fn decide_credit_note(note: &CreditNote) -> Decision {
             kind: "credit_note",
             subject: note.id.to_string(),
             expected: "a refund, which takes credits back by itself".into(),
-            actual: "money goes to the customer's balance or out of band; adjust the account if it should lose credits".into(),
+            actual: "money goes to the customer's balance or out of band; adjust the account if it should lose credits"
+                .into(),
         }));
     }
     draft.no_effect("the money of a credit note moves as refunds")

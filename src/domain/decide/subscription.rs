@@ -155,11 +155,7 @@ impl Stood {
             actual: standing.state.status.clone(),
         };
         let tell = |found: bool, finding: Finding| {
-            if found {
-                Effect::OpenFinding(finding)
-            } else {
-                Effect::ResolveFinding(finding.kind, finding.subject)
-            }
+            if found { Effect::OpenFinding(finding) } else { Effect::ResolveFinding(finding.kind, finding.subject) }
         };
         vec![
             Effect::SaveSubscription(Box::new(known), Box::new(standing.clone())),

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::field::{Field, List, Reference, Shape, object_shapes, unreadable};
-use super::price::{currency, currency_or_null};
+use super::price::currency;
 use crate::domain::event::{Charge, Dispute, InvoicePayment, PaymentIntent, PaymentRef, Refund, Unreadable};
 use crate::domain::ids::{AccountId, ChargeId, DisputeId, InvoiceId, PaymentId, RefundId};
+use crate::domain::money::Currency;
 
 /// The names of one payment, wherever they stand.
 #[derive(Debug, Default, Deserialize)]
@@ -209,7 +210,7 @@ impl RawInvoicePayment<'_> {
             invoice: self.invoice.id(InvoiceId::parse).ok_or_else(|| unreadable("invoice", "not an id"))?,
             status: self.status.need("status")?.clone().into_owned(),
             amount_paid: self.amount_paid.allow_null("amount_paid")?.copied(),
-            currency: currency_or_null(&self.currency, "currency")?,
+            currency: self.currency.told().and_then(|code| Currency::parse(code).ok()),
             payment: self.payment.told().and_then(RawPaymentRef::read),
         })
     }

@@ -46,7 +46,7 @@ object_shapes!(RawItem<'a>);
 impl RawSubscription<'_> {
     pub(super) fn read(&self, metadata_key: &str, trace: Trace) -> Result<Subscription, Unreadable> {
         Ok(Subscription {
-            id: SubscriptionId::parse(self.id.need("id")?).map_err(|_| unreadable("id", "not an id"))?,
+            id: self.id_or_customer()?,
             customer: self.customer.id(AccountId::parse).or_else(|| self.customer_account.id(AccountId::parse)),
             status: self.status.need("status")?.clone().into_owned(),
             items: self.items()?,
@@ -60,6 +60,18 @@ impl RawSubscription<'_> {
             reference: self.metadata.text(metadata_key).map(str::to_owned),
             trace,
         })
+    }
+
+    /// Until August 2013 a customer had one subscription, which had no id: the customer's stands for it.
+    fn id_or_customer(&self) -> Result<SubscriptionId, Unreadable> {
+        let id = match self.id.allow_null("id")? {
+            Some(id) => SubscriptionId::parse(id),
+            None => match self.customer.id(AccountId::parse) {
+                Some(customer) => SubscriptionId::parse(customer.as_str()),
+                None => return Err(unreadable("id", "missing")),
+            },
+        };
+        id.map_err(|_| unreadable("id", "not an id"))
     }
 
     fn items(&self) -> Result<Vec<SubscriptionItem>, Unreadable> {

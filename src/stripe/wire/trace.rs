@@ -67,7 +67,10 @@ impl Digest {
             Value::Object(fields) => {
                 let mut sorted: Vec<_> = fields.iter().collect();
                 sorted.sort_unstable_by_key(|(name, _)| *name);
-                sorted.into_iter().fold(self.text("{"), |digest, (name, value)| digest.text(name).value(value)).text("}")
+                sorted
+                    .into_iter()
+                    .fold(self.text("{"), |digest, (name, value)| digest.text(name).value(value))
+                    .text("}")
             }
             Value::Array(items) => items.iter().fold(self.text("["), Self::value).text("]"),
             Value::String(text) => self.text("\"").text(text),
