@@ -300,11 +300,9 @@ impl RawLine<'_> {
         Some(price)
     }
 
+    /// What `pricing` tells is the amount of the line: 0 in a trial, a share in a proration. So it counts last, and
+    /// only where it can be that of the price.
     fn unit(&self, currency: Currency) -> Unit {
-        let in_pricing = self.pricing.told().and_then(|pricing| pricing.unit_amount_decimal.told()?.unit());
-        if let Some(amount) = in_pricing {
-            return Unit::Costs(amount);
-        }
         let mut best = Unit::Untold;
         for unit in self.prices().map(|price| price.unit_in(currency)) {
             match unit {
@@ -313,6 +311,8 @@ impl RawLine<'_> {
                 Unit::Untold => {}
             }
         }
-        best
+        let pricing = self.pricing.told().filter(|_| best == Unit::Untold && !self.proration());
+        let amount = pricing.and_then(|pricing| pricing.unit_amount_decimal.told()?.unit());
+        amount.filter(|amount| !amount.is_zero()).map_or(best, Unit::Costs)
     }
 }
