@@ -86,6 +86,7 @@ fn invoice() -> Invoice {
         created: None,
         payments: Vec::new(),
         lines: Lines::Complete(vec![line("pack")]),
+        prices: Vec::new(),
         reference: None,
     }
 }
@@ -661,4 +662,20 @@ fn whoever_waited_for_a_decision_can_go_on() {
     assert_eq!(arrivals(&known(), &free), ["grant:invoice:in_1"], "nothing is a decision, too");
     assert_eq!(arrivals(&known(), &checkout_with(|_| ())), ["grant:checkout:cs_1"]);
     assert_eq!(arrivals(&known(), &in_status("evt_1", "open")), [""; 0], "not decided yet");
+}
+
+/// Story: a proration in the newer shape names its price only; an older-shaped invoice had told what it costs.
+#[test]
+fn an_invoice_teaches_the_prices_that_its_lines_carry_whole() {
+    let price = Price {
+        price: PriceRef { id: PriceId::parse("price_a").expect("an id"), product: None, lookup_key: None },
+        currency: currency("usd"),
+        unit: Unit::HasNone,
+    };
+    let event = invoice_with(|invoice| invoice.prices = vec![price.clone()]);
+    let Decision::Complete(completion) = decide(&event, &Facts::default(), &by_money(), NOW) else {
+        panic!("it completes");
+    };
+    assert!(completion.effects.contains(&Effect::LearnPrice(price)));
+    assert!(completion.arrivals.contains(&Need::Price(PriceId::parse("price_a").expect("an id"))));
 }

@@ -139,6 +139,7 @@ fn invoice(lines: Vec<Line>) -> Invoice {
         created: None,
         payments: Vec::new(),
         lines: Lines::Complete(lines),
+        prices: Vec::new(),
         reference: None,
     }
 }
