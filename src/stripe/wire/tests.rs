@@ -120,6 +120,10 @@ fn both_shapes_of_an_invoice_say_the_same() {
     let price = lines[0].price.as_mut().expect("a price");
     // Only the old shape tells the lookup key.
     assert_eq!(price.lookup_key.take().as_deref(), Some("basic"));
+    // And only the old shape carries whole prices: the plan beside the price is the same one.
+    let carried: Vec<_> =
+        std::mem::take(&mut old.prices).into_iter().map(|price| (price.price.id, price.unit)).collect();
+    assert_eq!(carried, [(PriceId::parse("price_a").expect("an id"), costs("1000"))]);
     assert_eq!(old, new);
 }
 
