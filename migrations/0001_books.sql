@@ -50,6 +50,10 @@ CREATE TABLE event_needs (
 
 CREATE INDEX event_needs_event ON event_needs (event_id);
 
+-- An event that is done waits for nothing.
+CREATE TRIGGER events_done AFTER UPDATE OF status ON events WHEN NEW.status = 'completed'
+BEGIN DELETE FROM event_needs WHERE event_id = NEW.event_id; END;
+
 CREATE TABLE payload_dictionaries (
     dictionary_id INTEGER PRIMARY KEY,
     content       BLOB NOT NULL

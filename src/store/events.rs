@@ -152,7 +152,9 @@ pub fn wait(
     if changed == 0 {
         return Ok(Claim::Lost);
     }
-    forget_needs(connection, meta.id)?;
+    connection
+        .prepare_cached("DELETE FROM event_needs WHERE event_id = :event")?
+        .execute(named_params! { ":event": meta.id })?;
     for need in needs {
         connection
             .prepare_cached("INSERT INTO event_needs (need, event_id) VALUES (:need, :event) ON CONFLICT DO NOTHING")?
@@ -165,17 +167,6 @@ pub fn wait(
 #[must_use]
 pub fn joined(needs: &[Need]) -> String {
     needs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-}
-
-/// An event that is done waits for nothing.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn forget_needs(connection: &Connection, id: &EventId) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("DELETE FROM event_needs WHERE event_id = :event")?
-        .execute(named_params! { ":event": id })?;
-    Ok(())
 }
 
 /// Whether any event is not completed. Answers from an index that holds only those.

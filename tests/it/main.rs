@@ -16,3 +16,4 @@ mod samples;
 mod store;
 mod stored;
 mod tidy;
+mod waiting;
