@@ -11,6 +11,7 @@ mod output;
 mod post;
 mod send;
 mod serve;
+mod tables;
 mod verify;
 
 use std::path::PathBuf;
@@ -20,7 +21,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use rusqlite::Connection;
 
 use crate::app;
+use crate::clock;
 use crate::config::{self, Config};
+use crate::ops::adjust;
 use crate::store::open;
 use crate::store::reader::Reader;
 
@@ -166,6 +169,18 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
         );
     }
     Ok(connection)
+}
+
+/// The id of the account that an id or a reference names.
+fn account_named(reader: &Reader, name: &str) -> anyhow::Result<String> {
+    Ok(reader.read(|connection| Ok(adjust::find_account(connection, name)))??.to_string())
+}
+
+/// Seconds of the moment that lies `since` before now.
+fn moment(since: Option<&str>) -> anyhow::Result<Option<i64>> {
+    let Some(text) = since else { return Ok(None) };
+    let duration = config::parse_duration(text)?;
+    Ok(Some(clock::now() / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
 }
 
 /// The name for the audit log: as given, else the login name.

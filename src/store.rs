@@ -17,6 +17,7 @@ pub mod payload;
 pub mod payments;
 pub mod prices;
 pub mod reader;
+pub mod savepoint;
 pub mod subscriptions;
 mod types;
 pub mod verify;

@@ -8,13 +8,12 @@ use crate::config::Config;
 use crate::domain::ids::EventId;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
 use crate::store::events::{self, EventRow, Filter};
-use crate::store::reader::Reader;
 use crate::store::views::{
     self, AccountRow, AuditFilter, AuditRow, BalanceRow, LedgerRow, MoneyBackRow, SubscriptionRow, TierChangeRow,
 };
 
-use super::DONE;
 use super::output::{Output, Table, amount, or_dash, plain, time};
+use super::{DONE, tables};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -70,11 +69,6 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
     }
 }
 
-/// The id of the account that an id or a reference names.
-pub(super) fn resolve(reader: &Reader, name: &str) -> anyhow::Result<String> {
-    Ok(reader.read(|connection| Ok(adjust::find_account(connection, name)))??.to_string())
-}
-
 #[derive(Debug, Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -128,7 +122,7 @@ struct Story {
 
 fn show(name: &str, limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let reader = super::reader(config)?;
-    let id = resolve(&reader, name)?;
+    let id = super::account_named(&reader, name)?;
     let story = reader.read(|connection| {
         let Some(account) = views::account(connection, &id)? else { return Ok(None) };
         Ok(Some(Story {
@@ -170,7 +164,7 @@ fn render_story(story: &Story) -> String {
     if !story.tier_changes.is_empty() {
         text.push_str(&format!("\ntier changes\n{}", render_tier_changes(&story.tier_changes)));
     }
-    text.push_str(&format!("\nentries\n{}", render_ledger(&story.entries)));
+    text.push_str(&format!("\nentries\n{}", tables::ledger(&story.entries)));
     if !story.money_back.is_empty() {
         text.push_str(&format!("\nrefunds and disputes\n{}", render_money_back(&story.money_back)));
     }
@@ -179,7 +173,7 @@ fn render_story(story: &Story) -> String {
         events.row(&[&time(row.received_at), &row.event_id, &row.kind, &row.status, &or_dash(row.outcome.as_deref())]);
     }
     text.push_str(&format!("\nevents\n{}", events.render("none")));
-    text.push_str(&format!("\naudit\n{}", super::audit::render(&story.audit)));
+    text.push_str(&format!("\naudit\n{}", tables::audit(&story.audit)));
     text
 }
 
@@ -216,21 +210,6 @@ fn render_money_back(rows: &[MoneyBackRow]) -> String {
     for row in rows {
         let status = or_dash(row.status.as_deref());
         table.row(&[&row.kind, &row.id, &amount(row.amount, &row.currency), &status, &row.root]);
-    }
-    table.render("none")
-}
-
-pub(super) fn render_ledger(rows: &[LedgerRow]) -> String {
-    let mut table = Table::new(&["POSTED", ">ENTRY", "KIND", ">AMOUNT", "FACT", "BY EVENT"]);
-    for row in rows {
-        table.row(&[
-            &time(row.created_at),
-            &row.entry_id,
-            &row.kind,
-            &amount(row.amount, &row.unit),
-            &row.fact,
-            &row.source_event_id,
-        ]);
     }
     table.render("none")
 }

@@ -3,10 +3,10 @@
 use clap::Subcommand;
 
 use crate::config::Config;
-use crate::store::views::{self, AuditFilter, AuditRow};
+use crate::store::views::{self, AuditFilter};
 
-use super::DONE;
-use super::output::{Output, Table, or_dash, time};
+use super::output::Output;
+use super::{DONE, tables};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -32,28 +32,12 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
     let Command::List { account, event, since, limit } = command;
     let reader = super::reader(config)?;
     let account = match account {
-        Some(name) => Some(super::accounts::resolve(&reader, name)?),
+        Some(name) => Some(super::account_named(&reader, name)?),
         None => None,
     };
-    let since = super::events::moment(since.as_deref())?;
+    let since = super::moment(since.as_deref())?;
     let filter = AuditFilter { account, event: event.clone(), since, limit: *limit };
     let rows = reader.read(|connection| views::audit(connection, &filter))?;
-    output.show(&rows, |rows| render(rows))?;
+    output.show(&rows, |rows| tables::audit(rows))?;
     Ok(DONE)
-}
-
-pub(super) fn render(rows: &[AuditRow]) -> String {
-    let mut table = Table::new(&[">SEQ", "AT", "ACTOR", "ACTION", "SUBJECT", "EVENT", "DETAIL"]);
-    for row in rows {
-        table.row(&[
-            &row.seq,
-            &time(row.at),
-            &row.actor,
-            &row.action,
-            &row.subject,
-            &or_dash(row.event_id.as_deref()),
-            &row.detail,
-        ]);
-    }
-    table.render("no rows")
 }

@@ -3,16 +3,15 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::clock;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::domain::ids::EventId;
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::views::{self, AuditFilter, AuditRow, LedgerRow};
 use crate::store::{StoreError, payload};
 use crate::stripe::wire;
 
-use super::DONE;
 use super::output::{self, Output, Table, or_dash, plain, time};
+use super::{DONE, tables};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -57,13 +56,6 @@ pub(super) struct ListArguments {
     limit: i64,
 }
 
-/// Seconds of the moment that lies `since` before now.
-pub(super) fn moment(since: Option<&str>) -> anyhow::Result<Option<i64>> {
-    let Some(text) = since else { return Ok(None) };
-    let duration = config::parse_duration(text)?;
-    Ok(Some(clock::now() / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
-}
-
 pub(super) fn types(output: &Output) -> anyhow::Result<u8> {
     let types = wire::event_types();
     output.show(&types, |types| {
@@ -86,7 +78,7 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
 fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let reader = super::reader(config)?;
     let account = match &arguments.account {
-        Some(name) => Some(super::accounts::resolve(&reader, name)?),
+        Some(name) => Some(super::account_named(&reader, name)?),
         None => None,
     };
     let filter = Filter {
@@ -94,7 +86,7 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::
         outcome: arguments.outcome.clone(),
         kind: arguments.kind.clone(),
         account,
-        since: moment(arguments.since.as_deref())?,
+        since: super::moment(arguments.since.as_deref())?,
         limit: arguments.limit,
     };
     let rows = reader.read(|connection| events::list(connection, &filter))?;
@@ -169,10 +161,10 @@ fn render_story(story: &Story) -> String {
     line("received", &time(event.received_at));
     line("processed", &event.processed_at.map(time).unwrap_or_default());
     if !story.entries.is_empty() {
-        text.push_str(&format!("\nentries\n{}", super::accounts::render_ledger(&story.entries)));
+        text.push_str(&format!("\nentries\n{}", tables::ledger(&story.entries)));
     }
     if !story.audit.is_empty() {
-        text.push_str(&format!("\naudit\n{}", super::audit::render(&story.audit)));
+        text.push_str(&format!("\naudit\n{}", tables::audit(&story.audit)));
     }
     text
 }

@@ -4,7 +4,9 @@ use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::app::{Service, Surroundings};
 use crate::config::{Config, LogFormat, LogLevel};
@@ -62,11 +64,15 @@ fn start_log(config: &Config) {
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // Of the libraries only what is wrong: the start-up line is ours.
+    let filter = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("billingd", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let started = if json {
-        log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
+        tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()
     } else {
-        log.with_ansi(std::io::stderr().is_terminal()).try_init()
+        let lines = lines.with_ansi(std::io::stderr().is_terminal());
+        tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()
     };
     // Only a second start in one process could find a log already there, and would use that.
     drop(started);

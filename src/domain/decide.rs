@@ -196,6 +196,8 @@ pub enum Effect {
     OpenAccount(AccountId),
     /// The user's own id for the account.
     SetReference(AccountId, Reference),
+    /// The same id as before, from a better source.
+    ConfirmReference(AccountId, Reference),
     /// The customer was deleted at Stripe; its books stay.
     CloseAccount(AccountId, UnixSeconds),
     /// An entry in the ledger.
@@ -527,9 +529,15 @@ fn reference_of(
     let replaces = held.is_none_or(|held| {
         let stronger = reference.strength > held.strength;
         let earlier = reference.strength == held.strength && (reference.at, &reference.text) < (held.at, &held.text);
-        reference.text != held.text && (stronger || earlier)
+        stronger || earlier
     });
-    replaces.then(|| Effect::SetReference(account.clone(), reference))
+    // The same text told by a better source is no change, but it must be remembered, or a later comer with another text
+    // would be compared with the wrong one.
+    Some(match held {
+        _ if !replaces => return None,
+        Some(held) if held.text == reference.text => Effect::ConfirmReference(account.clone(), reference),
+        _ => Effect::SetReference(account.clone(), reference),
+    })
 }
 
 fn is_before_cutover(settled_at: UnixSeconds, policy: &Policy) -> bool {
@@ -556,3 +564,6 @@ fn failure(refusal: &Refusal, object: &str, id: &str) -> Failure {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,6 +105,8 @@ pub struct Invoice {
     pub payments: Vec<PaymentRef>,
     /// What was sold.
     pub lines: Lines,
+    /// The prices that its lines carry whole (older shapes).
+    pub prices: Vec<Price>,
     /// The user's own id for the customer, from the invoice's or its subscription's metadata.
     pub reference: Option<String>,
 }

@@ -318,3 +318,6 @@ fn gcd(left: i128, right: i128) -> i128 {
     }
     left
 }
+
+#[cfg(test)]
+mod tests;

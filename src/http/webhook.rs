@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
+use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
 
 use crate::domain::event::Event;
@@ -88,7 +88,7 @@ async fn deliver(
 
 /// Nothing of a body is parsed before its signature has been verified.
 fn authentic(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<Event, Refusal> {
-    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(|value| value.as_bytes()).collect();
+    let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
     endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
         status: StatusCode::BAD_REQUEST,
@@ -111,14 +111,15 @@ fn completed_before(public: &Public, event: &Event) -> Option<events::Completed>
 }
 
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
-        None | Some(b"" | b"identity") => Ok(()),
-        Some(_) => Err(Refusal {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            code: "unsupported_encoding",
-            message: "the body must come as it was signed, without Content-Encoding".into(),
-        }),
+    let mut codings = headers.get_all(CONTENT_ENCODING).flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    if codings.all(|coding| coding.trim_ascii().is_empty() || coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
     }
+    Err(Refusal {
+        status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        code: "unsupported_encoding",
+        message: "the body must come as it was signed, without Content-Encoding".into(),
+    })
 }
 
 impl Refusal {

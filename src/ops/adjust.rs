@@ -116,6 +116,9 @@ pub fn adjust(
     if events::complete(&transaction, &meta, Outcome::Applied, Some(&adjustment.reason), now)? == Claim::Lost {
         return Err(AdjustError::Invalid("the id of this command was used before; try again"));
     }
+    if ledger::balance(&transaction, &account, &adjustment.unit)?.checked_add(adjustment.amount).is_none() {
+        return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
+    }
     let line =
         GrantLine { unit: adjustment.unit.clone(), amount: adjustment.amount, price: None, credits_per_unit: None };
     let entry =

@@ -21,7 +21,7 @@ use crate::ops::facts;
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::payload::{self, Payload};
 use crate::store::writer::Batch;
-use crate::store::{StoreError, subscriptions};
+use crate::store::{StoreError, savepoint, subscriptions};
 use crate::stripe::wire;
 
 /// A repeat later than this after the first delivery was sent by hand: Stripe's own retries end after three days.
@@ -114,6 +114,16 @@ impl Duplicates {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What was taken, but not written after all.
+    fn give_back(&self, taken: HashMap<EventId, Repeats>) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (event, repeats) in taken {
+            let more = noted.entry(event).or_default();
+            more.all += repeats.all;
+            more.late += repeats.late;
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -132,6 +142,8 @@ pub struct Ingest {
     policy: Arc<Policy>,
     metadata_key: String,
     duplicates: Duplicates,
+    /// The repeats that the batch at hand counts.
+    taken: HashMap<EventId, Repeats>,
     /// Woken events wait for the next batch.
     more_woken: bool,
     /// When the next held tier ends.
@@ -144,7 +156,7 @@ impl Ingest {
     #[must_use]
     pub fn new(policy: Arc<Policy>, metadata_key: String, duplicates: Duplicates) -> Self {
         // What a former run has left is looked for at once.
-        Self { policy, metadata_key, duplicates, more_woken: true, next_due: Some(0) }
+        Self { policy, metadata_key, duplicates, taken: HashMap::new(), more_woken: true, next_due: Some(0) }
     }
 }
 
@@ -158,12 +170,12 @@ impl Batch for Ingest {
         jobs: Vec<Delivery>,
         now: UnixMillis,
     ) -> Result<Vec<Answer>, StoreError> {
-        let repeats = self.duplicates.take();
+        self.taken = self.duplicates.take();
         let mut run = Run {
             books: Books { connection: transaction, now, chain: None },
             policy: &self.policy,
             metadata_key: &self.metadata_key,
-            repeats,
+            repeats: self.taken.clone(),
             arrivals: Vec::new(),
         };
         let answers = run.deliver_all(&jobs)?;
@@ -176,6 +188,15 @@ impl Batch for Ingest {
 
     fn has_leftovers(&self) -> bool {
         !self.duplicates.is_empty()
+    }
+
+    fn ended(&mut self, committed: bool) {
+        let taken = std::mem::take(&mut self.taken);
+        if !committed {
+            self.duplicates.give_back(taken);
+            // What this batch has woken and ended sleeps and holds again.
+            (self.more_woken, self.next_due) = (true, Some(0));
+        }
     }
 
     fn is_urgent(&self, now: UnixMillis) -> bool {
@@ -213,10 +234,10 @@ impl Run<'_> {
     /// Runs one event inside a savepoint of its own.
     fn deliver(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
         let (connection, chain, arrived) = (self.books.connection, self.books.chain, self.arrivals.len());
-        connection.prepare_cached("SAVEPOINT event")?.execute([])?;
+        savepoint::begin(connection)?;
         let failure = match catch_unwind(AssertUnwindSafe(|| self.attempt(delivery))) {
             Ok(Ok(answer)) => {
-                connection.prepare_cached("RELEASE event")?.execute([])?;
+                savepoint::keep(connection)?;
                 return Ok(answer);
             }
             // FULL, IOERR and NOMEM may have rolled back all of the transaction.
@@ -224,8 +245,7 @@ impl Run<'_> {
             Ok(Err(error)) => refused_by_database(&error),
             Err(panic) => panicked(panic.as_ref()),
         };
-        connection.prepare_cached("ROLLBACK TO event")?.execute([])?;
-        connection.prepare_cached("RELEASE event")?.execute([])?;
+        savepoint::take_back(connection)?;
         self.books.chain = chain;
         self.arrivals.truncate(arrived);
         self.fail(delivery, &meta_of(delivery), &failure)

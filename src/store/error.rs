@@ -38,12 +38,20 @@ impl StoreError {
     }
 
     /// Trouble with disk, memory or locks: it says nothing about the event at hand, and the same again may work.
+    ///
+    /// SQLite's general error ([`ErrorCode::Unknown`]) is none: it tells of a statement and its values, such as an
+    /// overflow, and must not let one event abort every batch that it is in.
     #[must_use]
     pub fn is_environmental(&self) -> bool {
         match self {
             Self::Sql(rusqlite::Error::SqliteFailure(failure, _)) => !matches!(
                 failure.code,
-                ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig | ErrorCode::ApiMisuse
+                ErrorCode::ConstraintViolation
+                    | ErrorCode::TypeMismatch
+                    | ErrorCode::TooBig
+                    | ErrorCode::ApiMisuse
+                    | ErrorCode::ParameterOutOfRange
+                    | ErrorCode::Unknown
             ),
             Self::Sql(_) | Self::Damaged { .. } => false,
             Self::Pool(_) | Self::Unusable { .. } => true,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::store::StoreError;
 
@@ -31,11 +31,7 @@ pub fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreEr
     let mut migrated = false;
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let version = version(&transaction)?;
-        refuse_newer(version, path)?;
-        if version == 0 {
-            refuse_foreign(&transaction, path)?;
-        }
+        let version = require_ours(&transaction, path)?;
         let Some(step) = usize::try_from(version).ok().and_then(|index| STEPS.get(index)) else {
             return Ok(migrated);
         };
@@ -51,8 +47,7 @@ pub fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreEr
 /// # Errors
 /// [`StoreError::Unusable`] for any other schema than [`newest`].
 pub fn require_newest(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let version = version(connection)?;
-    refuse_newer(version, path)?;
+    let version = require_ours(connection, path)?;
     if version < newest() {
         return Err(StoreError::unusable(
             path,
@@ -62,24 +57,44 @@ pub fn require_newest(connection: &Connection, path: &Path) -> Result<(), StoreE
     Ok(())
 }
 
-fn refuse_newer(version: i64, path: &Path) -> Result<(), StoreError> {
+/// Refuses a database that is not ours, or that a newer billingd made; returns its schema. Only reads, so that it can
+/// come before whatever changes the file.
+///
+/// # Errors
+/// [`StoreError::Unusable`], also for a file that is no database at all.
+pub fn require_ours(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let version = version(connection).map_err(|error| match error {
+        StoreError::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            StoreError::unusable(path, "is no SQLite database; give [database] path another name")
+        }
+        other => other,
+    })?;
+    refuse_foreign(connection, version, path)?;
     if version > newest() {
         return Err(StoreError::unusable(
             path,
             format!("has schema {version}, made by a newer billingd (this one knows {}); upgrade billingd", newest()),
         ));
     }
-    Ok(())
+    Ok(version)
 }
 
-/// Other tools, such as Litestream, may have put tables of their own (`_…`) into the file first.
-fn refuse_foreign(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let tables: i64 = connection.query_row(
-        r"SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name NOT LIKE '\_%' ESCAPE '\'",
+/// Whether a step has written this statement, to the letter.
+pub(crate) fn has_written(sql: &str) -> bool {
+    STEPS.iter().any(|step| step.contains(sql))
+}
+
+/// Other programs number their schemas, too. Tools, such as Litestream, may have put tables of their own (`_…`) into
+/// the file first.
+fn refuse_foreign(connection: &Connection, version: i64, path: &Path) -> Result<(), StoreError> {
+    let (tables, ours): (i64, i64) = connection.query_row(
+        r"SELECT count(*) AS tables, count(*) FILTER (WHERE name IN ('meta', 'events')) AS ours FROM sqlite_schema
+          WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name NOT LIKE '\_%' ESCAPE '\'",
         [],
-        |row| row.get(0),
+        |row| Ok((row.get("tables")?, row.get("ours")?)),
     )?;
-    if tables > 0 {
+    let is_foreign = if version == 0 { tables > 0 } else { ours < 2 };
+    if is_foreign {
         return Err(StoreError::unusable(path, "is a database of something else; give [database] path another name"));
     }
     Ok(())

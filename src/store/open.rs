@@ -52,6 +52,7 @@ pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreE
     refuse_network_file_system(path)?;
     let lock = lock_for_server(path)?;
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    migrations::require_ours(&connection, path)?;
     prepare_for_writing(&connection, path)?;
     migrations::migrate(&mut connection, path)?;
     bind(&mut connection, path, binding)?;
@@ -67,10 +68,19 @@ pub fn beside(path: &Path, binding: &Binding) -> Result<Connection, StoreError> 
     require_exists(path)?;
     refuse_network_file_system(path)?;
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    prepare_for_writing(&connection, path)?;
     migrations::require_newest(&connection, path)?;
+    prepare_for_writing(&connection, path)?;
     bind(&mut connection, path, binding)?;
     Ok(connection)
+}
+
+/// How a connection that only reads is opened.
+pub(crate) const READING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+/// Opens a connection that can do nothing but look.
+pub(crate) fn for_reading(path: &Path) -> Result<Connection, StoreError> {
+    require_exists(path)?;
+    open(path, READING)
 }
 
 /// What every connection that only reads needs.
@@ -82,21 +92,22 @@ pub(crate) fn prepare_for_reading(connection: &Connection) -> rusqlite::Result<(
     Ok(())
 }
 
-pub(crate) fn require_exists(path: &Path) -> Result<(), StoreError> {
+fn require_exists(path: &Path) -> Result<(), StoreError> {
     if path.exists() {
         return Ok(());
     }
     Err(StoreError::unusable(path, "there is no such database; start `billingd serve` once to create it"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that opens for writing")]
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens")]
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
-    Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(|error| StoreError::unusable(path, format!("cannot be opened: {error}")))
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| StoreError::unusable(path, format!("cannot be opened: {error}")))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(connection)
 }
 
 fn prepare_for_writing(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(StoreError::unusable(path, format!("refuses write-ahead logging (journal mode {mode})")));

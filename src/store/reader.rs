@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use r2d2_sqlite::SqliteConnectionManager;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
 use crate::store::{StoreError, migrations, open};
 
@@ -21,6 +21,7 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 #[derive(Debug, Clone)]
 pub struct Reader {
     pool: r2d2::Pool<SqliteConnectionManager>,
+    timeout: Duration,
 }
 
 impl Reader {
@@ -29,9 +30,9 @@ impl Reader {
     /// # Errors
     /// [`StoreError::Unusable`] when there is no such database, or its schema is another one.
     pub fn open(path: &Path, connections: u32) -> Result<Self, StoreError> {
-        open::require_exists(path)?;
+        migrations::require_newest(&open::for_reading(path)?, path)?;
         let manager = SqliteConnectionManager::file(path)
-            .with_flags(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .with_flags(open::READING)
             .with_init(|connection| open::prepare_for_reading(connection));
         let pool = r2d2::Pool::builder()
             .max_size(connections)
@@ -39,9 +40,14 @@ impl Reader {
             .test_on_check_out(false)
             .connection_timeout(READ_TIMEOUT)
             .build(manager)?;
-        let reader = Self { pool };
-        reader.read(|connection| migrations::require_newest(connection, path))?;
-        Ok(reader)
+        Ok(Self { pool, timeout: READ_TIMEOUT })
+    }
+
+    /// The same connections, whose reads end sooner than after [`READ_TIMEOUT`].
+    #[must_use]
+    pub fn ending_within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout.min(READ_TIMEOUT);
+        self
     }
 
     /// Runs one read.
@@ -50,7 +56,7 @@ impl Reader {
     /// Those of `read`, or [`StoreError::Sql`] (interrupted) after [`READ_TIMEOUT`].
     pub fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let connection = self.pool.get()?;
-        let deadline = Instant::now() + READ_TIMEOUT;
+        let deadline = Instant::now() + self.timeout;
         connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() > deadline))?;
         read(&connection)
     }

@@ -1,8 +1,8 @@
 //! The proofs that the books are whole, as queries. `ops::verify` runs them in their order.
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
-use crate::store::{StoreError, audit};
+use crate::store::{StoreError, audit, migrations};
 
 /// Tables that must exist with their guards against UPDATE and DELETE.
 const APPEND_ONLY: [&str; 4] = ["ledger_entries", "ledger_lines", "audit_log", "tier_changes"];
@@ -109,15 +109,14 @@ fn guards(connection: &Connection) -> Result<Proven, StoreError> {
     let mut violations = Vec::new();
     for table in APPEND_ONLY {
         for guard in ["update", "delete"] {
-            let there: bool = connection
+            let made: Option<String> = connection
                 .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = :name AND tbl_name = :table)",
+                    "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = :name AND tbl_name = :table",
                 )?
-                .query_row(
-                    rusqlite::named_params! { ":name": format!("{table}_{guard}"), ":table": table },
-                    |row| row.get(0),
-                )?;
-            if !there {
+                .query_row(named_params! { ":name": format!("{table}_{guard}"), ":table": table }, |row| row.get("sql"))
+                .optional()?;
+            // One of that name that does something else is none.
+            if !made.is_some_and(|sql| migrations::has_written(&sql)) {
                 violations.push(format!("{table} has lost its guard against {}", guard.to_uppercase()));
             }
         }

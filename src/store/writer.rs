@@ -15,13 +15,16 @@ use tokio::sync::oneshot;
 
 use crate::clock::UnixMillis;
 use crate::store::StoreError;
-use crate::store::open::ServerConnection;
+use crate::store::open::{self, ServerConnection};
 
 /// How long the writer sleeps at most before it shows that it lives.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// A heartbeat older than this means that the writer is stuck.
 pub const HEARTBEAT_MAX: Duration = Duration::from_secs(20);
+
+/// The name under which a database keeps when its server last found out whether it takes writes again.
+const PROBED_AT: &str = "probed_at_ms";
 
 /// What is done with a batch of jobs inside one transaction.
 pub trait Batch: Send + 'static {
@@ -222,7 +225,8 @@ impl<B: Batch> WriterThread<B> {
     fn write(&mut self, messages: Vec<Message<B>>) {
         let (jobs, senders): (Vec<_>, Vec<_>) =
             messages.into_iter().map(|message| (message.job, message.answer)).unzip();
-        let written = commit(&mut self.server.connection, &mut self.batch, jobs, (self.clock)());
+        let probe = jobs.is_empty() && self.health.is_troubled();
+        let written = commit(&mut self.server.connection, &mut self.batch, jobs, probe, (self.clock)());
         self.batch.ended(written.is_ok());
         match written {
             Ok(answers) => {
@@ -243,14 +247,19 @@ impl<B: Batch> WriterThread<B> {
     }
 }
 
-/// One transaction. Whatever goes wrong in it, a panic too, takes back all of it.
+/// One transaction. Whatever goes wrong in it, a panic too, takes back all of it. `probe`: write something in any case.
 fn commit<B: Batch>(
     connection: &mut Connection,
     batch: &mut B,
     jobs: Vec<B::Job>,
+    probe: bool,
     now: UnixMillis,
 ) -> Result<Vec<B::Answer>, StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if probe {
+        // A transaction that writes nothing also commits on a full disk.
+        open::set_meta(&transaction, PROBED_AT, &now.to_string())?;
+    }
     let answers = catch_unwind(AssertUnwindSafe(|| batch.run(&transaction, jobs, now))).unwrap_or_else(|_| {
         Err(StoreError::Damaged { what: "a batch".into(), problem: "the writer panicked outside of an event".into() })
     })?;
@@ -261,7 +270,7 @@ fn commit<B: Batch>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::open::{self, Binding};
+    use crate::store::open::Binding;
 
     /// Puts each number into a table; 13 panics, 14 fails.
     struct Numbers;
@@ -306,10 +315,10 @@ mod tests {
         let (_folder, mut server) = connection();
         for bad in [13, 14] {
             let connection = &mut server.connection;
-            assert!(commit(connection, &mut Numbers, vec![1, bad, 2], 0).is_err());
+            assert!(commit(connection, &mut Numbers, vec![1, bad, 2], false, 0).is_err());
             assert!(connection.is_autocommit());
             assert_eq!(open::meta(connection, "1").expect("a read"), None);
-            assert_eq!(commit(connection, &mut Numbers, vec![3], 0).expect("a commit"), [1]);
+            assert_eq!(commit(connection, &mut Numbers, vec![3], false, 0).expect("a commit"), [1]);
         }
     }
 

@@ -107,7 +107,7 @@ fn demo_replays_the_incident_and_leaves_nothing_behind() {
     assert!(output.status.success(), "{out}");
     for said in [
         "90 deliveries of payments, 18 grants",
-        "18 grants; 72 repeats",
+        "18 grants, 4 tier changes; 74 repeats",
         "answer lost ×1",
         "user-18  2500 credits",
         "the books are whole",
@@ -125,7 +125,7 @@ fn demo_tells_programs_the_same() {
     let ran = run(folder.path(), &["demo", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.status, &report["as_expected"], &report["deliveries"]), (0, &true.into(), &99.into()));
-    assert_eq!(report["effects"], serde_json::json!({ "grant": 18 }));
+    assert_eq!(report["effects"], serde_json::json!({ "clawback": 1, "grant": 18, "tier change": 4 }));
 }
 
 #[test]

@@ -3,8 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that fails ends the test")]
 #![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
 
+mod adjust;
 mod cli;
 mod corpus;
+mod crash;
 mod dictionary;
+mod fixtures;
+mod harness;
+mod http;
+mod incident;
 mod samples;
+mod store;
 mod stored;
+mod tidy;

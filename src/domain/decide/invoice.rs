@@ -75,7 +75,7 @@ fn snapshot(event: &Event, invoice: &Invoice, newer: bool) -> Draft {
         }));
     }
     draft.link(&invoice.id, &invoice.payments);
-    draft
+    invoice.prices.iter().cloned().fold(draft, Draft::learn)
 }
 
 /// Paid and void are final; among the others, and among two final ones, the newer snapshot wins; in one second the

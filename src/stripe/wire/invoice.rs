@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::field::{Field, List, Metadata, Reference, Shape, object_shapes, unreadable};
 use super::payment::RawPaymentRef;
 use super::price::{Decimal, RawPrice, currency};
-use crate::domain::event::{Invoice, Line, Lines, PaymentRef, PriceRef, Unit, Unreadable};
+use crate::domain::event::{Invoice, Line, Lines, PaymentRef, Price, PriceRef, Unit, Unreadable};
 use crate::domain::ids::{AccountId, InvoiceId, PriceId, SubscriptionId};
 use crate::domain::money::Currency;
 
@@ -163,6 +163,7 @@ impl RawInvoice<'_> {
             created: self.created.told().or(self.date.told()).copied(),
             payments: self.payments(),
             lines: self.lines(currency)?,
+            prices: self.prices(),
             reference: self.reference(metadata_key),
             status,
         })
@@ -222,6 +223,20 @@ impl RawInvoice<'_> {
             }
         }
         payments
+    }
+
+    /// The prices that the lines carry whole, each once.
+    fn prices(&self) -> Vec<Price> {
+        let lines = self.lines.items().unwrap_or_default().iter().filter_map(Field::told);
+        let mut prices: Vec<Price> = Vec::new();
+        for raw in lines.flat_map(|line| [line.price.told(), line.plan.told()]).flatten() {
+            let (Some(price), Some(currency), unit) = (raw.reference(), raw.currency(), raw.unit()) else { continue };
+            let known = prices.iter().any(|known| known.price.id == price.id && known.currency == currency);
+            if !known && unit != Unit::Untold {
+                prices.push(Price { price, currency, unit });
+            }
+        }
+        prices
     }
 
     fn lines(&self, currency: Currency) -> Result<Lines, Unreadable> {
@@ -300,11 +315,9 @@ impl RawLine<'_> {
         Some(price)
     }
 
+    /// What `pricing` tells is the amount of the line: 0 in a trial, a share in a proration. So it counts last, and
+    /// only where it can be that of the price.
     fn unit(&self, currency: Currency) -> Unit {
-        let in_pricing = self.pricing.told().and_then(|pricing| pricing.unit_amount_decimal.told()?.unit());
-        if let Some(amount) = in_pricing {
-            return Unit::Costs(amount);
-        }
         let mut best = Unit::Untold;
         for unit in self.prices().map(|price| price.unit_in(currency)) {
             match unit {
@@ -313,6 +326,8 @@ impl RawLine<'_> {
                 Unit::Untold => {}
             }
         }
-        best
+        let pricing = self.pricing.told().filter(|_| best == Unit::Untold && !self.proration());
+        let amount = pricing.and_then(|pricing| pricing.unit_amount_decimal.told()?.unit());
+        amount.filter(|amount| !amount.is_zero()).map_or(best, Unit::Costs)
     }
 }

@@ -1,0 +1,38 @@
+//! Tables that several commands show.
+
+use crate::store::views::{AuditRow, LedgerRow};
+
+use super::output::{Table, amount, or_dash, time};
+
+/// Lines of the ledger.
+pub(super) fn ledger(rows: &[LedgerRow]) -> String {
+    let mut table = Table::new(&["POSTED", ">ENTRY", "KIND", ">AMOUNT", "FACT", "BY EVENT"]);
+    for row in rows {
+        table.row(&[
+            &time(row.created_at),
+            &row.entry_id,
+            &row.kind,
+            &amount(row.amount, &row.unit),
+            &row.fact,
+            &row.source_event_id,
+        ]);
+    }
+    table.render("none")
+}
+
+/// Rows of the audit log.
+pub(super) fn audit(rows: &[AuditRow]) -> String {
+    let mut table = Table::new(&[">SEQ", "AT", "ACTOR", "ACTION", "SUBJECT", "EVENT", "DETAIL"]);
+    for row in rows {
+        table.row(&[
+            &row.seq,
+            &time(row.at),
+            &row.actor,
+            &row.action,
+            &row.subject,
+            &or_dash(row.event_id.as_deref()),
+            &row.detail,
+        ]);
+    }
+    table.render("no rows")
+}

@@ -1,0 +1,681 @@
+use super::*;
+use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
+use crate::domain::policy::{Basis, Catalogue, Credits, PriceRule, Tiers};
+
+const NOW: UnixSeconds = 1_000_000;
+
+fn currency(code: &str) -> Currency {
+    Currency::parse(code).expect("a currency")
+}
+
+fn account() -> AccountId {
+    AccountId::parse("cus_1").expect("an id")
+}
+
+fn event_id(text: &str) -> EventId {
+    EventId::parse(text).expect("an id")
+}
+
+fn by_money() -> Policy {
+    Policy {
+        livemode: true,
+        connected_account: None,
+        credits: Credits { since: None, basis: Basis::AmountPaid(None), prorate: true, unlisted_price_fails: true },
+        catalogue: Catalogue::default(),
+        tiers: Tiers::default(),
+        max_attempts: 5,
+    }
+}
+
+/// A pack of 50 credits, and somebody else's price.
+fn by_catalogue() -> Policy {
+    let pack = PriceRule {
+        tier: None,
+        credits: 50,
+        per_invoice: false,
+        unit: "credits".into(),
+        unit_amount: None,
+        foreign: false,
+    };
+    let other = PriceRule { credits: 0, foreign: true, ..pack.clone() };
+    let mut policy = by_money();
+    policy.credits.basis = Basis::Catalogue;
+    policy.catalogue = Catalogue::new([("pack".to_owned(), pack), ("other".to_owned(), other)]);
+    policy
+}
+
+fn since(moment: UnixSeconds) -> Policy {
+    let mut policy = by_money();
+    policy.credits.since = Some(moment);
+    policy
+}
+
+/// An event of second 100.
+fn event(id: &str, kind: &str, body: Body) -> Event {
+    Event {
+        id: event_id(id),
+        kind: kind.into(),
+        created: 100,
+        livemode: true,
+        stripe_account: None,
+        api_version: None,
+        object_id: None,
+        body,
+    }
+}
+
+impl Event {
+    fn at(self, created: UnixSeconds) -> Self {
+        Self { created, ..self }
+    }
+}
+
+/// A paid invoice over one pack.
+fn invoice() -> Invoice {
+    Invoice {
+        id: InvoiceId::parse("in_1").expect("an id"),
+        customer: Some(account()),
+        subscription: None,
+        status: "paid".into(),
+        currency: currency("usd"),
+        total: 2_000,
+        amount_due: 2_000,
+        amount_paid: 2_000,
+        paid_out_of_band: false,
+        paid_at: None,
+        created: None,
+        payments: Vec::new(),
+        lines: Lines::Complete(vec![line("pack")]),
+        prices: Vec::new(),
+        reference: None,
+    }
+}
+
+fn line(price: &str) -> Line {
+    Line {
+        price: Some(PriceRef { id: PriceId::parse(price).expect("an id"), product: None, lookup_key: None }),
+        amount: 2_000,
+        currency: currency("usd"),
+        quantity: Some(1),
+        proration: false,
+        on_subscription: true,
+        unit: Unit::Untold,
+        period_start: None,
+        period_end: None,
+    }
+}
+
+fn invoice_with(change: impl FnOnce(&mut Invoice)) -> Event {
+    let mut invoice = invoice();
+    change(&mut invoice);
+    event("evt_1", "invoice.paid", Body::Invoice(invoice))
+}
+
+fn paid() -> Event {
+    invoice_with(|_| ())
+}
+
+fn in_status(id: &str, status: &str) -> Event {
+    let invoice = Invoice { status: status.into(), ..invoice() };
+    event(id, "invoice.updated", Body::Invoice(invoice))
+}
+
+/// A paid session over 500.
+fn checkout_with(change: impl FnOnce(&mut Checkout)) -> Event {
+    let mut checkout = Checkout {
+        id: CheckoutId::parse("cs_1").expect("an id"),
+        mode: "payment".into(),
+        payment_status: "paid".into(),
+        customer: Some(account()),
+        subscription: None,
+        invoice: None,
+        payment_intent: None,
+        amount_total: Some(500),
+        currency: Some(currency("usd")),
+        reference: None,
+        client_reference_id: None,
+        metadata_price: None,
+        metadata_quantity: None,
+    };
+    change(&mut checkout);
+    event("evt_1", "checkout.session.completed", Body::Checkout(checkout))
+}
+
+fn customer(kind: &str, reference: Option<&str>) -> Event {
+    let customer = Customer { id: account(), deleted: false, reference: reference.map(Into::into) };
+    event("evt_1", kind, Body::Customer(customer))
+}
+
+/// The account is known, without anything else.
+fn known() -> Facts {
+    Facts { account: Some(AccountHeld { reference: None, tier: None, deleted: false }), ..Facts::default() }
+}
+
+fn named(text: &str, strength: ReferenceStrength, at: UnixSeconds) -> Facts {
+    let reference = Some(Reference { text: text.into(), strength, at });
+    Facts { account: Some(AccountHeld { reference, tier: None, deleted: false }), ..Facts::default() }
+}
+
+fn deleted() -> Facts {
+    Facts { account: Some(AccountHeld { reference: None, tier: None, deleted: true }), ..Facts::default() }
+}
+
+fn granted() -> Facts {
+    Facts { granted_by: Some(event_id("evt_0")), ..known() }
+}
+
+fn held(status: &str, at: UnixSeconds, by: &str) -> Facts {
+    let invoice = InvoiceHeld { status: status.into(), amount_paid: 0, snapshot_at: at, source: event_id(by) };
+    Facts { invoice: Some(invoice), ..known() }
+}
+
+/// `applied: save in_1 paid 2000; grant …`, `wait lines:in_1`, `fail unlisted_price`.
+fn told(decision: &Decision) -> String {
+    match decision {
+        Decision::Complete(completion) => {
+            let effects: Vec<String> = completion.effects.iter().map(told_effect).collect();
+            format!("{}: {}", completion.outcome.as_str(), effects.join("; "))
+        }
+        Decision::Wait(needs) => {
+            let needs: Vec<String> = needs.iter().map(ToString::to_string).collect();
+            format!("wait {}", needs.join(" "))
+        }
+        Decision::Fail(failure) => format!("fail {}", failure.code),
+    }
+}
+
+fn told_effect(effect: &Effect) -> String {
+    match effect {
+        Effect::SaveInvoice(row) => format!("save {} {} {}", row.id, row.status, row.amount_paid),
+        Effect::LinkPayments(invoice, payments) => format!("link {invoice} {}", payments.len()),
+        Effect::OpenAccount(account) => format!("open {account}"),
+        Effect::SetReference(account, reference) => format!("name {account} {}", reference.text),
+        Effect::ConfirmReference(account, reference) => format!("confirm {account} {}", reference.text),
+        Effect::CloseAccount(account, at) => format!("close {account} {at}"),
+        Effect::SaveCheckout(row) => format!("save {} {}", row.id, row.amount_paid),
+        Effect::Grant(account, fact, lines) => {
+            let lines: Vec<String> = lines.iter().map(|line| format!("{} {}", line.unit, line.amount)).collect();
+            format!("grant {account} {fact} {}", lines.join(" + "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn check(name: &str, policy: &Policy, given: &Facts, event: &Event, expected: &str) {
+    assert_eq!(told(&decide(event, given, policy, NOW)), expected, "{name}");
+}
+
+const GRANTED: &str = "applied: save in_1 paid 2000; grant cus_1 grant:invoice:in_1 usd 2000";
+
+#[test]
+fn events_that_are_not_for_us() {
+    let policy = by_money();
+    let connected = Policy { connected_account: Some("acct_1".into()), ..by_money() };
+    let of = |account: &str| Event { stripe_account: Some(account.into()), ..paid() };
+    let thin = |kind: &str, url: Option<&str>| {
+        let thin = Thin { snapshot_event: None, related_type: None, related_url: url.map(Into::into) };
+        event("evt_1", kind, Body::Thin(thin))
+    };
+    let unreadable = Body::Unreadable(Unreadable { field: "total".into(), problem: "missing" });
+    for (name, policy, event, expected) in [
+        ("ours", &policy, paid(), GRANTED),
+        ("of the other mode", &policy, Event { livemode: false, ..paid() }, "ignored: "),
+        ("of a connected account", &policy, of("acct_1"), "ignored: "),
+        ("of the connected account", &connected, of("acct_1"), GRANTED),
+        ("of another connected account", &connected, of("acct_2"), "ignored: "),
+        ("of the account itself", &connected, paid(), "ignored: "),
+        ("of a type without rule", &policy, event("evt_1", "radar.x", Body::Other), "ignored: "),
+        ("of a schedule", &policy, event("evt_1", "subscription_schedule.updated", Body::Other), "no_effect: "),
+        ("unreadable", &policy, event("evt_1", "invoice.paid", unreadable.clone()), "fail unreadable_object"),
+        (
+            "unreadable, of the other mode",
+            &policy,
+            Event { livemode: false, ..event("evt_1", "invoice.paid", unreadable) },
+            "ignored: ",
+        ),
+        (
+            "thin, with a rule",
+            &policy,
+            thin("v1.invoice.paid", Some("/v1/invoices/in_1")),
+            "wait object:/v1/invoices/in_1",
+        ),
+        ("thin, nowhere to be read", &policy, thin("v1.invoice.paid", None), "ignored: "),
+        ("thin, without rule", &policy, thin("v1.payout.paid", Some("/v1/payouts/po_1")), "ignored: "),
+        ("thin, of version 2", &policy, thin("v2.core.account.updated", Some("/v2/x")), "ignored: "),
+    ] {
+        check(name, policy, &known(), &event, expected);
+    }
+}
+
+#[test]
+fn a_settled_invoice() {
+    let money = by_money();
+    let list = by_catalogue();
+    for (name, policy, given, event, expected) in [
+        ("of a known account", &money, known(), paid(), GRANTED),
+        (
+            "of a new account",
+            &money,
+            Facts::default(),
+            paid(),
+            "applied: open cus_1; save in_1 paid 2000; grant cus_1 grant:invoice:in_1 usd 2000",
+        ),
+        ("of a deleted account, whose books go on", &money, deleted(), paid(), GRANTED),
+        ("under another type", &money, known(), in_status("evt_9", "paid"), GRANTED),
+        (
+            "by the list",
+            &list,
+            known(),
+            paid(),
+            "applied: save in_1 paid 2000; grant cus_1 grant:invoice:in_1 credits 50",
+        ),
+        ("that granted already", &money, granted(), paid(), "no_effect: save in_1 paid 2000"),
+        (
+            "of nobody",
+            &money,
+            Facts::default(),
+            invoice_with(|invoice| invoice.customer = None),
+            "ignored: save in_1 paid 2000",
+        ),
+        (
+            "over nothing",
+            &money,
+            known(),
+            invoice_with(|invoice| invoice.amount_paid = 0),
+            "no_effect: save in_1 paid 0",
+        ),
+        (
+            "outside of Stripe",
+            &money,
+            known(),
+            invoice_with(|invoice| (invoice.paid_out_of_band, invoice.amount_paid) = (true, 0)),
+            GRANTED,
+        ),
+        ("truncated", &list, known(), invoice_with(|invoice| invoice.lines = Lines::Truncated), "wait lines:in_1"),
+        (
+            "truncated, which money does not mind",
+            &money,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Truncated),
+            GRANTED,
+        ),
+        (
+            "truncated, that granted already",
+            &list,
+            granted(),
+            invoice_with(|invoice| invoice.lines = Lines::Truncated),
+            "no_effect: save in_1 paid 2000",
+        ),
+        (
+            "of an unlisted price",
+            &list,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("new")])),
+            "fail unlisted_price",
+        ),
+        (
+            "of another product",
+            &list,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("other")])),
+            "ignored: save in_1 paid 2000",
+        ),
+        (
+            "with an untold proration",
+            &list,
+            known(),
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![Line { proration: true, ..line("pack") }])),
+            "wait price:pack",
+        ),
+        (
+            "with a tiered proration",
+            &list,
+            known(),
+            invoice_with(|invoice| {
+                invoice.lines = Lines::Complete(vec![Line { proration: true, unit: Unit::HasNone, ..line("pack") }]);
+            }),
+            "fail price_without_unit_amount",
+        ),
+        (
+            "too large",
+            &list,
+            known(),
+            invoice_with(|invoice| {
+                invoice.lines = Lines::Complete(vec![Line { quantity: Some(i64::MAX), ..line("pack") }]);
+            }),
+            "fail amount_too_large",
+        ),
+        ("just before the cutover", &since(101), known(), paid(), "no_effect: save in_1 paid 2000"),
+        ("at the cutover", &since(100), known(), paid(), GRANTED),
+        (
+            "paid before, told after",
+            &since(100),
+            known(),
+            invoice_with(|invoice| invoice.paid_at = Some(99)),
+            "no_effect: save in_1 paid 2000",
+        ),
+        (
+            "paid after, whatever the event's time",
+            &since(100),
+            known(),
+            invoice_with(|invoice| invoice.paid_at = Some(100)).at(50),
+            GRANTED,
+        ),
+    ] {
+        check(name, policy, &given, &event, expected);
+    }
+    let mut converted = by_money();
+    converted.credits.basis = Basis::AmountPaid(Some(currency("eur")));
+    check("in another currency", &converted, &known(), &paid(), "wait rate:usd");
+}
+
+#[test]
+fn snapshots_of_an_invoice_in_every_order() {
+    let policy = by_money();
+    for (name, given, event, expected) in [
+        ("the first", known(), in_status("evt_1", "open"), "no_effect: save in_1 open 2000"),
+        ("a newer one", held("draft", 99, "evt_0"), in_status("evt_1", "open"), "no_effect: save in_1 open 2000"),
+        ("an older one", held("open", 101, "evt_0"), in_status("evt_1", "draft"), "stale: "),
+        ("open after paid", held("paid", 99, "evt_0"), in_status("evt_1", "open"), "stale: "),
+        ("uncollectible after void", held("void", 99, "evt_0"), in_status("evt_1", "uncollectible"), "stale: "),
+        ("paid after a newer open one", held("open", 101, "evt_0"), paid(), GRANTED),
+        (
+            "void after a newer open one",
+            held("open", 101, "evt_0"),
+            in_status("evt_1", "void"),
+            "no_effect: save in_1 void 2000",
+        ),
+        ("paid after uncollectible", held("uncollectible", 99, "evt_0"), paid(), GRANTED),
+        (
+            "an older paid one after void: the money came",
+            held("void", 101, "evt_0"),
+            paid(),
+            "applied: grant cus_1 grant:invoice:in_1 usd 2000",
+        ),
+        ("the same second, final first", held("paid", 100, "evt_0"), in_status("evt_1", "open"), "stale: "),
+        ("the same second, final last", held("open", 100, "evt_9"), paid(), GRANTED),
+        (
+            "the same second, the greater id",
+            held("draft", 100, "evt_0"),
+            in_status("evt_1", "open"),
+            "no_effect: save in_1 open 2000",
+        ),
+        ("the same second, the smaller id", held("draft", 100, "evt_2"), in_status("evt_1", "open"), "stale: "),
+        (
+            "a status that is new",
+            held("open", 99, "evt_0"),
+            in_status("evt_1", "paused"),
+            "no_effect: save in_1 paused 2000",
+        ),
+    ] {
+        check(name, &policy, &given, &event, expected);
+    }
+    let mut older = held("paid", 101, "evt_0");
+    older.granted_by = Some(event_id("evt_0"));
+    check("an older paid one after the grant", &policy, &older, &paid(), "no_effect: ");
+}
+
+#[test]
+fn a_checkout_session() {
+    let money = by_money();
+    let list = by_catalogue();
+    let price = |text: &str| PriceId::parse(text).ok();
+    let bad = || Some(Err(Unreadable { field: "metadata.quantity".into(), problem: "not a number" }));
+    for (name, policy, given, event, expected) in [
+        (
+            "paid",
+            &money,
+            known(),
+            checkout_with(|_| ()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
+        (
+            "of a new account",
+            &money,
+            Facts::default(),
+            checkout_with(|_| ()),
+            "applied: open cus_1; save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
+        ("that granted already", &money, granted(), checkout_with(|_| ()), "no_effect: save cs_1 500"),
+        ("of a guest", &money, Facts::default(), checkout_with(|session| session.customer = None), "ignored: "),
+        (
+            "of a subscription",
+            &money,
+            known(),
+            checkout_with(|session| session.mode = "subscription".into()),
+            "no_effect: ",
+        ),
+        ("for later", &money, known(), checkout_with(|session| session.mode = "setup".into()), "no_effect: "),
+        (
+            "with an invoice",
+            &money,
+            known(),
+            checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()),
+            "no_effect: ",
+        ),
+        ("unpaid", &money, known(), checkout_with(|session| session.payment_status = "unpaid".into()), "no_effect: "),
+        (
+            "free of charge",
+            &money,
+            known(),
+            checkout_with(|session| {
+                (session.payment_status, session.amount_total) = ("no_payment_required".into(), Some(0));
+            }),
+            "no_effect: save cs_1 0",
+        ),
+        (
+            "without amount",
+            &money,
+            known(),
+            checkout_with(|session| session.amount_total = None),
+            "no_effect: save cs_1 0",
+        ),
+        ("before the cutover", &since(101), known(), checkout_with(|_| ()), "no_effect: save cs_1 500"),
+        (
+            "at the cutover",
+            &since(100),
+            known(),
+            checkout_with(|_| ()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
+        ("of who knows what", &list, known(), checkout_with(|_| ()), "wait session:cs_1"),
+        (
+            "of a pack",
+            &list,
+            known(),
+            checkout_with(|session| session.metadata_price = price("pack")),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50",
+        ),
+        (
+            "of a free pack",
+            &list,
+            known(),
+            checkout_with(|session| {
+                (session.payment_status, session.metadata_price) = ("no_payment_required".into(), price("pack"));
+            }),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 50",
+        ),
+        (
+            "of three packs",
+            &list,
+            known(),
+            checkout_with(|session| (session.metadata_price, session.metadata_quantity) = (price("pack"), Some(Ok(3)))),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 credits 150",
+        ),
+        (
+            "of some packs",
+            &list,
+            known(),
+            checkout_with(|session| (session.metadata_price, session.metadata_quantity) = (price("pack"), bad())),
+            "fail unreadable_object",
+        ),
+        (
+            "of some packs, which money does not mind",
+            &money,
+            known(),
+            checkout_with(|session| session.metadata_quantity = bad()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
+        ),
+        (
+            "of an unlisted price",
+            &list,
+            known(),
+            checkout_with(|session| session.metadata_price = price("new")),
+            "fail unlisted_price",
+        ),
+        (
+            "of another product",
+            &list,
+            known(),
+            checkout_with(|session| session.metadata_price = price("other")),
+            "ignored: save cs_1 500",
+        ),
+    ] {
+        check(name, policy, &given, &event, expected);
+    }
+}
+
+#[test]
+fn a_customer_is_an_account() {
+    let policy = by_money();
+    for (name, given, event, expected) in [
+        ("new", Facts::default(), customer("customer.created", None), "applied: open cus_1"),
+        ("known", known(), customer("customer.updated", None), "no_effect: "),
+        ("named", known(), customer("customer.updated", Some("user-1")), "applied: name cus_1 user-1"),
+        ("deleted", known(), customer("customer.deleted", None), "applied: close cus_1 100"),
+        ("deleted again", deleted(), customer("customer.deleted", None), "no_effect: "),
+        (
+            "deleted before it was known",
+            Facts::default(),
+            customer("customer.deleted", None),
+            "applied: open cus_1; close cus_1 100",
+        ),
+        ("an update after the deletion revives nothing", deleted(), customer("customer.updated", None), "no_effect: "),
+    ] {
+        check(name, &policy, &given, &event, expected);
+    }
+}
+
+#[test]
+fn the_better_source_of_a_reference_stays() {
+    use ReferenceStrength::{ClientReferenceId, Metadata, Operator};
+    let policy = by_money();
+    let session = |metadata: Option<&str>, client: Option<&str>| {
+        checkout_with(|session| {
+            session.mode = "setup".into();
+            session.reference = metadata.map(Into::into);
+            session.client_reference_id = client.map(Into::into);
+        })
+    };
+    for (name, given, event, expected) in [
+        ("metadata beats what a buyer can choose", known(), session(Some("a"), Some("b")), "applied: name cus_1 a"),
+        ("what a buyer chose, if nobody else said", known(), session(None, Some("b")), "applied: name cus_1 b"),
+        (
+            "also when it was there first",
+            named("b", ClientReferenceId, 50),
+            session(Some("a"), None),
+            "applied: name cus_1 a",
+        ),
+        ("and not the other way round", named("a", Metadata, 150), session(None, Some("b")), "no_effect: "),
+        ("an operator beats both", named("a", Operator, 150), session(Some("b"), Some("c")), "no_effect: "),
+        ("the first stays", named("a", Metadata, 99), session(Some("b"), None), "no_effect: "),
+        ("whenever it comes", named("b", Metadata, 101), session(Some("a"), None), "applied: name cus_1 a"),
+        (
+            "in one second the smaller text",
+            named("b", Metadata, 100),
+            session(Some("a"), None),
+            "applied: name cus_1 a",
+        ),
+        ("in one second not the greater text", named("a", Metadata, 100), session(Some("b"), None), "no_effect: "),
+        ("the same again", named("a", Metadata, 99), session(Some("a"), None), "no_effect: "),
+        (
+            "the same from an earlier time is remembered",
+            named("a", Metadata, 101),
+            session(Some("a"), None),
+            "no_effect: confirm cus_1 a",
+        ),
+        (
+            "the same from a stronger source is remembered",
+            named("a", ClientReferenceId, 50),
+            session(Some("a"), None),
+            "no_effect: confirm cus_1 a",
+        ),
+    ] {
+        check(name, &policy, &given, &event, expected);
+    }
+}
+
+/// Whatever the order in which they come, and however often.
+#[test]
+fn references_end_alike_in_every_order() {
+    let told = |metadata: Option<&str>, client: Option<&str>, at: UnixSeconds| {
+        checkout_with(|session| {
+            session.mode = "setup".into();
+            session.reference = metadata.map(Into::into);
+            session.client_reference_id = client.map(Into::into);
+        })
+        .at(at)
+    };
+    let events = [
+        told(Some("a"), None, 30),
+        told(Some("a"), None, 10),
+        told(Some("b"), None, 20),
+        told(None, Some("c"), 5),
+        told(None, Some("b"), 1),
+        told(Some("c"), None, 10),
+    ];
+    let mut orders: Vec<Vec<usize>> = vec![vec![]];
+    for _ in 0..events.len() {
+        let longer = |order: Vec<usize>| {
+            (0..events.len())
+                .filter(|next| !order.contains(next))
+                .map(|next| [&order[..], &[next]].concat())
+                .collect::<Vec<_>>()
+        };
+        orders = orders.into_iter().flat_map(longer).collect();
+    }
+    assert_eq!(orders.len(), 720);
+    for order in orders {
+        let mut facts = known();
+        for index in order.iter().chain(&order) {
+            let Decision::Complete(completion) = decide(&events[*index], &facts, &by_money(), NOW) else { panic!() };
+            for effect in completion.effects {
+                let (Effect::SetReference(_, reference) | Effect::ConfirmReference(_, reference)) = effect else {
+                    continue;
+                };
+                facts.account = named(&reference.text, reference.strength, reference.at).account;
+            }
+        }
+        assert_eq!(facts.account, named("a", ReferenceStrength::Metadata, 10).account, "{order:?}");
+    }
+}
+
+#[test]
+fn whoever_waited_for_a_decision_can_go_on() {
+    let arrivals = |given: &Facts, event: &Event| match decide(event, given, &by_money(), NOW) {
+        Decision::Complete(completion) => completion.arrivals.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(arrivals(&known(), &paid()), ["grant:invoice:in_1"]);
+    let free = invoice_with(|invoice| invoice.amount_paid = 0);
+    assert_eq!(arrivals(&known(), &free), ["grant:invoice:in_1"], "nothing is a decision, too");
+    assert_eq!(arrivals(&known(), &checkout_with(|_| ())), ["grant:checkout:cs_1"]);
+    assert_eq!(arrivals(&known(), &in_status("evt_1", "open")), [""; 0], "not decided yet");
+}
+
+/// Story: a proration in the newer shape names its price only; an older-shaped invoice had told what it costs.
+#[test]
+fn an_invoice_teaches_the_prices_that_its_lines_carry_whole() {
+    let price = Price {
+        price: PriceRef { id: PriceId::parse("price_a").expect("an id"), product: None, lookup_key: None },
+        currency: currency("usd"),
+        unit: Unit::HasNone,
+    };
+    let event = invoice_with(|invoice| invoice.prices = vec![price.clone()]);
+    let Decision::Complete(completion) = decide(&event, &Facts::default(), &by_money(), NOW) else {
+        panic!("it completes");
+    };
+    assert!(completion.effects.contains(&Effect::LearnPrice(price)));
+    assert!(completion.arrivals.contains(&Need::Price(PriceId::parse("price_a").expect("an id"))));
+}
