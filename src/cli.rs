@@ -78,7 +78,7 @@ enum Command {
     /// Sign sample or given events and post them to the listener on this machine
     #[command(
         after_help = "Examples:\n  billingd --config config/dev.toml send invoice.paid --times 5 --concurrency 5\n  \
-        billingd --config config/dev.toml send invoice.paid charge.refunded event.json"
+        billingd --config config/dev.toml send invoice.paid invoice_payment.paid charge.refunded"
     )]
     Send(send::SendArguments),
     /// Validate config, secrets and database; print the effective config, secrets redacted

@@ -75,7 +75,7 @@ fn render(written: &Written) -> String {
          \x20 2. test mode instead of real money? set `livemode = false` under [stripe] before the first start\n\
          \x20 3. at Stripe, point a webhook endpoint at https://YOUR-HOST/webhooks/stripe with the types that\n\
          \x20    `billingd events types` lists; at home:\n\
-         \x20    stripe listen --forward-to 127.0.0.1:8787/webhooks/stripe\n",
+         \x20    stripe listen --all-snapshot --forward-to 127.0.0.1:8787/webhooks/stripe\n",
         plain(&written.config.display().to_string()),
         commands.join("\n"),
     )

@@ -477,7 +477,8 @@ impl Draft {
         }
     }
 
-    /// Completes as applied if an entry, a tier, a subscription or an account changes, and as `otherwise` if not.
+    /// Completes as applied if an entry, a tier, a subscription or an account changes, and as `otherwise`, for this
+    /// reason, if not.
     fn finish(self, otherwise: Outcome, reason: impl Into<Cow<'static, str>>) -> Decision {
         let applied = self.effects.iter().any(|effect| {
             matches!(
@@ -490,8 +491,7 @@ impl Draft {
                     | Effect::ChangeTier(..)
             )
         });
-        let outcome = if applied { Outcome::Applied } else { otherwise };
-        self.complete(outcome, Some(reason.into()))
+        if applied { self.complete(Outcome::Applied, None) } else { self.complete(otherwise, Some(reason.into())) }
     }
 
     fn no_effect(self, reason: &'static str) -> Decision {
