@@ -22,14 +22,22 @@ pub(super) fn run(config: &Config) -> anyhow::Result<u8> {
 async fn serve(config: &Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be watched")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be watched")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("SIGHUP cannot be watched")?;
     let surroundings = Surroundings { on_beat: tell_watchdog, ..Surroundings::default() };
     let (service, server) = Service::start(config, surroundings)?;
     tell_systemd(&[sd_notify::NotifyState::Ready]);
     let handle = service.handle();
     let server = tokio::spawn(server);
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+            _ = hang_up.recv() => {
+                tracing::warn!("SIGHUP changes nothing: restart billingd to read the config again");
+                continue;
+            }
+        }
+        break;
     }
     tell_systemd(&[sd_notify::NotifyState::Stopping]);
     handle.stop(true).await;

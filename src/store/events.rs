@@ -388,11 +388,11 @@ impl EventRow {
 /// [`StoreError::Sql`].
 pub fn list(connection: &Connection, filter: &Filter) -> Result<Vec<EventRow>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT * FROM v_events
-         WHERE (:status IS NULL OR status = :status) AND (:outcome IS NULL OR outcome = :outcome)
-           AND (:type IS NULL OR type = :type) AND (:account IS NULL OR account_id = :account)
-           AND (:since IS NULL OR received_at >= :since)
-         ORDER BY received_at DESC, created_at DESC, event_id DESC
+        "SELECT v.* FROM v_events v JOIN events e USING (event_id)
+         WHERE (:status IS NULL OR v.status = :status) AND (:outcome IS NULL OR v.outcome = :outcome)
+           AND (:type IS NULL OR v.type = :type) AND (:account IS NULL OR v.account_id = :account)
+           AND (:since IS NULL OR v.received_at >= :since)
+         ORDER BY e.received_at DESC, v.created_at DESC, v.event_id DESC
          LIMIT :limit",
     )?;
     let rows = statement.query_map(

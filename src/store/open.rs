@@ -51,7 +51,8 @@ pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreE
     require_sqlite_version(path)?;
     refuse_network_file_system(path)?;
     let lock = lock_for_server(path)?;
-    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    create(path)?;
+    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     migrations::require_ours(&connection, path)?;
     prepare_for_writing(&connection, path)?;
     migrations::migrate(&mut connection, path)?;
@@ -137,6 +138,17 @@ fn require_sqlite_version(path: &Path) -> Result<(), StoreError> {
         ));
     }
     Ok(())
+}
+
+/// An empty file is an empty database. Made here and not by SQLite, because it holds payloads: only its owner may
+/// write it and only its group may read it. SQLite gives its side files the same mode.
+fn create(path: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().create_new(true).write(true).mode(0o640).open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(StoreError::unusable(path, format!("cannot be created: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Locks beside the database, not in it, so that SQLite's own locks stay free for commands.
