@@ -74,6 +74,7 @@ impl Books<'_> {
                 let (before, after) = (before.map(|before| before.text), Some(&reference.text));
                 self.audit_change(cause, "account.reference", account.as_str(), &before, &after)
             }
+            Effect::ConfirmReference(account, reference) => accounts::set_reference(connection, account, reference),
             Effect::CloseAccount(account, at) => {
                 accounts::close(connection, account, *at)?;
                 self.audit_change(cause, "account.deleted", account.as_str(), &"live", &"deleted")
