@@ -179,12 +179,12 @@ impl Books {
     }
 
     /// Tells the batches in one transaction that is taken back.
-    pub(crate) fn tell(&self, batches: &[Vec<&Told>], now: i64, counts: Option<&mut Counts>) -> Totals {
+    pub(crate) fn tell(&self, batches: &[Vec<&Delivery>], now: i64, counts: Option<&mut Counts>) -> Totals {
         let transaction = self.begin();
         let mut ingest = self.ingest();
         let mut answers = Vec::new();
         for batch in batches {
-            let jobs = batch.iter().map(|told| delivery(told, now)).collect();
+            let jobs = batch.iter().copied().cloned().collect();
             answers.extend(ingest.run(&transaction, jobs, now * 1000).expect("a batch"));
         }
         drain(&mut ingest, &transaction, now);
@@ -198,12 +198,12 @@ impl Books {
 
     /// Tells the batches to a database of its own, each one committed, some followed by a restart; and, at the end,
     /// lets time pass.
-    pub(crate) fn tell_for_good(policy: Policy, batches: &[(Vec<&Told>, bool)], now: i64, later: i64) -> (Totals, Totals) {
+    pub(crate) fn tell_for_good(policy: Policy, batches: &[(Vec<&Delivery>, bool)], now: i64, later: i64) -> (Totals, Totals) {
         let mut books = Self::open(policy);
         let mut ingest = books.ingest();
         for (batch, restarts) in batches {
             let transaction = books.begin();
-            let jobs = batch.iter().map(|told| delivery(told, now)).collect();
+            let jobs = batch.iter().copied().cloned().collect();
             ingest.run(&transaction, jobs, now * 1000).expect("a batch");
             transaction.commit().unwrap();
             if *restarts {

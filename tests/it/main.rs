@@ -7,6 +7,7 @@ mod books;
 mod cli;
 mod corpus;
 mod dictionary;
+mod model;
 mod order_free;
 mod samples;
 mod sim;

@@ -6,8 +6,9 @@
 
 use billingd::domain::money::Currency;
 use billingd::domain::policy::{Basis, Policy};
+use billingd::ops::ingest::Delivery;
 
-use crate::books::{Books, Counts, Totals, count, differences, policy};
+use crate::books::{Books, Counts, Totals, count, delivery, differences, policy};
 use crate::sim::render::Shape;
 use crate::sim::world::{Habits, MONTH, Step};
 use crate::sim::{Action, Rng, Told, World};
@@ -36,7 +37,6 @@ const EXERCISED: &[&str] = &[
     "outcome: customer.deleted applied",
     "outcome: customer.subscription.updated stale",
     "outcome: invoice.voided no_effect",
-    "outcome: invoice_payment.paid applied",
     "outcome: refund.failed applied",
     "reason: granted by a twin",
     "reason: only prices of another product",
@@ -70,6 +70,7 @@ fn policies() -> [(&'static str, Policy); 4] {
 /// Events in the order in which they happened, and when they are told.
 struct History {
     events: Vec<Told>,
+    deliveries: Vec<Delivery>,
     now: i64,
 }
 
@@ -87,10 +88,11 @@ fn history(rng: &mut Rng) -> History {
         let after = if rng.percent(hasty) { 0 } else { *rng.pick(&[1, 1, 60, 86_400, 10 * 86_400]) };
         world.act(&Step { action: Action::any(rng), seed: rng.next(), after });
     }
-    let lost = *rng.pick(&[0, 0, 8, 25]);
+    let lost = *rng.pick(&[0, 0, 8, 25, 60]);
     let mut events = world.told;
     events.retain(|_| !rng.percent(lost));
-    History { events, now: world.now + *rng.pick(&[0, 1, MONTH / 2, 3 * MONTH]) }
+    let now = world.now + *rng.pick(&[0, 1, MONTH / 2, 3 * MONTH]);
+    History { deliveries: events.iter().map(|told| delivery(told, now)).collect(), events, now }
 }
 
 /// Indices of events, batch by batch.
@@ -128,8 +130,8 @@ fn another_order(events: usize, rng: &mut Rng) -> Telling {
 }
 
 fn tell(books: &Books, history: &History, telling: &Telling, counts: Option<&mut Counts>) -> Totals {
-    let batches: Vec<Vec<&Told>> =
-        telling.iter().map(|batch| batch.iter().map(|index| &history.events[*index]).collect()).collect();
+    let batches: Vec<Vec<&Delivery>> =
+        telling.iter().map(|batch| batch.iter().map(|index| &history.deliveries[*index]).collect()).collect();
     books.tell(&batches, history.now, counts)
 }
 
@@ -195,7 +197,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn any_order_and_any_repetition_end_in_the_same_books() {
-    let (seed, histories) = (number("BILLINGD_SEED", 1), number("BILLINGD_HISTORIES", 1_000));
+    let (seed, histories) = (number("BILLINGD_SEED", 1), number("BILLINGD_HISTORIES", 700));
     let all: Vec<(&str, Books)> = policies().into_iter().map(|(name, policy)| (name, Books::open(policy))).collect();
     let mut counts = Counts::new();
     let started = std::time::Instant::now();
@@ -228,12 +230,12 @@ fn any_order_and_any_repetition_end_in_the_same_books() {
     }
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
     let missing: Vec<_> = EXERCISED.iter().filter(|name| !counts.contains_key(**name)).collect();
-    assert!(missing.is_empty() || histories < 1_000, "never exercised: {missing:?}");
+    assert!(missing.is_empty() || histories < 700, "never exercised: {missing:?}");
 }
 
 #[test]
 fn restarts_and_time_change_nothing_about_that() {
-    let (seed, histories) = (number("BILLINGD_SEED", 1), number("BILLINGD_HISTORIES", 1_000) / 20);
+    let (seed, histories) = (number("BILLINGD_SEED", 1), number("BILLINGD_HISTORIES", 700) / 10);
     for seed in seed..seed + histories {
         let mut rng = Rng::new(seed);
         let (name, _) = *rng.pick(&policies().map(|(name, _)| (name, ())));
@@ -243,9 +245,9 @@ fn restarts_and_time_change_nothing_about_that() {
             continue;
         }
         let mut tell = |telling: Telling, restarts: usize| {
-            let batches: Vec<(Vec<&Told>, bool)> = telling
+            let batches: Vec<(Vec<&Delivery>, bool)> = telling
                 .iter()
-                .map(|batch| (batch.iter().map(|index| &history.events[*index]).collect(), rng.percent(restarts)))
+                .map(|batch| (batch.iter().map(|index| &history.deliveries[*index]).collect(), rng.percent(restarts)))
                 .collect();
             Books::tell_for_good(policy(), &batches, history.now, history.now + 5 * MONTH)
         };

@@ -100,11 +100,13 @@ fn needs_snapshots(price: &PriceRef, policy: &Policy) -> bool {
 }
 
 /// Paid and void are final; among the others, and among two final ones, the newer snapshot wins; in one second the
-/// final one, then the greater event id, so that the order of arrival does not matter.
+/// later status, then the greater event id, so that the order of arrival does not matter.
 fn supersedes(event: &Event, status: &str, held: Option<&InvoiceHeld>) -> bool {
     let Some(held) = held else { return true };
     let is_final = |status: &str| matches!(status, "paid" | "void");
-    (is_final(status), event.created, &event.id) > (is_final(&held.status), held.snapshot_at, &held.source)
+    let progress = |status: &str| ["draft", "open"].iter().position(|early| *early == status).unwrap_or(2);
+    (is_final(status), event.created, progress(status), &event.id)
+        > (is_final(&held.status), held.snapshot_at, progress(&held.status), &held.source)
 }
 
 fn told_later(held: Option<&InvoiceHeld>) -> String {

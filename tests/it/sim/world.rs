@@ -40,6 +40,8 @@ pub(crate) struct Customer {
     pub(crate) id: String,
     pub(crate) reference: Option<String>,
     pub(crate) deleted: bool,
+    /// It had an event of its own.
+    pub(crate) told: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -114,8 +116,10 @@ pub(crate) struct Refund {
     pub(crate) created: i64,
     /// Rendered before refunds knew their payment intent.
     pub(crate) old: bool,
-    /// An event or an embedded list has named it.
+    /// An event or an embedded list has told of it.
     pub(crate) told: bool,
+    /// It was told with its payment intent.
+    pub(crate) named: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -127,6 +131,8 @@ pub(crate) struct Dispute {
     pub(crate) status: String,
     /// The money is with the bank.
     pub(crate) out: bool,
+    /// It was told with its payment intent.
+    pub(crate) named: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -138,7 +144,7 @@ pub(crate) struct Checkout {
     pub(crate) subscription: Option<usize>,
     pub(crate) invoice: Option<usize>,
     pub(crate) payment: Option<usize>,
-    pub(crate) amount: i64,
+    pub(crate) amount: Option<i64>,
     pub(crate) price: Option<usize>,
     pub(crate) quantity: i64,
     pub(crate) client_reference_id: Option<String>,
@@ -169,6 +175,7 @@ pub(crate) struct Told {
 pub(crate) enum Action {
     Subscribe,
     Renew,
+    PayPart,
     Recover,
     GiveUp,
     ChangePrice,
@@ -195,6 +202,7 @@ impl Action {
     const ALL: &[(Self, usize)] = &[
         (Self::Subscribe, 12),
         (Self::Renew, 12),
+        (Self::PayPart, 4),
         (Self::Recover, 6),
         (Self::GiveUp, 3),
         (Self::ChangePrice, 12),
@@ -270,7 +278,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(habits: Habits, customers: usize) -> Self {
-        let customer = |index| Customer { id: format!("cus_{index}"), reference: None, deleted: false };
+        let customer = |index| Customer { id: format!("cus_{index}"), reference: None, deleted: false, told: false };
         Self {
             now: START,
             habits,
@@ -293,6 +301,7 @@ impl World {
         match step.action {
             Action::Subscribe => self.subscribe(),
             Action::Renew => self.renew(),
+            Action::PayPart => self.pay_part(),
             Action::Recover => self.recover(),
             Action::GiveUp => self.give_up(),
             Action::ChangePrice => self.change_price(),
@@ -392,7 +401,9 @@ impl World {
         let one = self.payments[index].clone();
         let embeds = self.habits.embeds && shape == Shape::Old;
         if embeds {
-            self.refunds.iter_mut().filter(|refund| refund.payment == index).for_each(|refund| refund.told = true);
+            for refund in self.refunds.iter_mut().filter(|refund| refund.payment == index) {
+                (refund.told, refund.named) = (true, true);
+            }
         }
         let object = render::charge(self, &one, shape, embeds);
         let story = format!(
@@ -406,6 +417,7 @@ impl World {
     fn tell_refund(&mut self, kind: &'static str, index: usize) {
         let shape = self.shape();
         self.refunds[index].told = true;
+        self.refunds[index].named |= shape == Shape::New || !self.refunds[index].old;
         let one = self.refunds[index].clone();
         let object = render::refund(self, &one, shape);
         let story = format!("{shape:?} {} of {} is {:?}, made at {}", one.id, one.amount, one.status, one.created);
@@ -414,6 +426,7 @@ impl World {
 
     fn tell_dispute(&mut self, kind: &'static str, index: usize) {
         let shape = self.shape();
+        self.disputes[index].named |= shape == Shape::New;
         let one = self.disputes[index].clone();
         let object = render::dispute(self, &one, shape);
         let charge = &self.payments[one.payment].charge;
@@ -435,6 +448,7 @@ impl World {
     fn tell_customer(&mut self, kind: &'static str, index: usize) {
         let shape = self.shape();
         let object = render::customer(self, index);
+        self.customers[index].told = true;
         if let Some(text) = self.customers[index].reference.clone() {
             self.namings.push(Naming { customer: index, by_merchant: true, at: self.now, text });
         }
@@ -513,7 +527,7 @@ impl World {
                 subscription: Some(index),
                 invoice: Some(invoice),
                 payment: None,
-                amount: 0,
+                amount: Some(0),
                 price: None,
                 quantity: 0,
                 client_reference_id,
@@ -728,20 +742,23 @@ impl World {
 
     fn pay(&mut self, index: usize) {
         let total = self.invoices[index].total.max(0);
-        if total > 0 && self.rng.percent(6) {
+        let (before, left) = (self.invoices[index].payments.len(), total - self.invoices[index].amount_paid);
+        if total > 0 && before == 0 && self.rng.percent(6) {
             self.invoices[index].out_of_band = true;
         } else if total > 1 && self.habits.shape == Some(Shape::New) && self.rng.percent(12) {
-            let first = self.rng.within(1, total);
+            let first = self.rng.within(1, left.max(2));
             self.charge_for(index, first);
-            self.charge_for(index, total - first);
-        } else if total > 0 {
-            self.charge_for(index, total);
+            if left > first {
+                self.charge_for(index, left - first);
+            }
+        } else if left > 0 {
+            self.charge_for(index, left);
         }
         let now = self.now;
         let one = &mut self.invoices[index];
         (one.status, one.amount_paid, one.paid_at) = ("paid".into(), total, Some(now));
         let payments = one.payments.clone();
-        for payment in &payments {
+        for payment in &payments[before..] {
             self.tell_payment(*payment);
         }
         self.tell_invoice("invoice.paid", index);
@@ -750,6 +767,25 @@ impl World {
         }
         if self.rng.percent(15) {
             self.tell_invoice("invoice.updated", index);
+        }
+    }
+
+    /// A part is paid, and the invoice stays open.
+    fn pay_part(&mut self) {
+        let open = |one: &Invoice| one.status == "open" && one.payments.is_empty() && one.total > 1;
+        let Some(index) = self.invoices.iter().position(open).filter(|_| self.habits.shape == Some(Shape::New)) else {
+            return;
+        };
+        let part = self.rng.within(1, self.invoices[index].total);
+        self.charge_for(index, part);
+        self.invoices[index].amount_paid = part;
+        let payment = self.payments.len() - 1;
+        self.tell_payment(payment);
+        if !self.habits.wild || self.rng.percent(50) {
+            self.tell_invoice("invoice.updated", index);
+        }
+        if self.habits.wild && self.rng.percent(30) {
+            self.void(index);
         }
     }
 
@@ -799,10 +835,15 @@ impl World {
         (!all.is_empty()).then(|| *self.rng.pick(&all))
     }
 
+    /// What moves money of an open invoice waits; where only what is final may happen, it does not move.
+    fn is_settled(&self, payment: &Payment) -> bool {
+        self.habits.wild || payment.invoice.is_none_or(|invoice| self.invoices[invoice].status == "paid")
+    }
+
     fn refund(&mut self) {
         let Some(payment) = self.payment(|world, index| {
             let one = &world.payments[index];
-            one.captured > one.refunded
+            one.captured > one.refunded && world.is_settled(one)
         }) else {
             return;
         };
@@ -812,7 +853,7 @@ impl World {
         let status = *self.rng.pick(&["succeeded", "succeeded", "pending"]);
         let index = self.refunds.len();
         let created = self.now;
-        self.refunds.push(Refund { id, payment, amount, status: status.into(), created, old, told: false });
+        self.refunds.push(Refund { id, payment, amount, status: status.into(), created, old, told: false, named: false });
         self.payments[payment].refunded += amount;
         let own = self.habits.refund_events || self.habits.shape != Some(Shape::Old);
         if own {
@@ -856,7 +897,8 @@ impl World {
 
     fn dispute(&mut self) {
         let Some(payment) = self.payment(|world, index| {
-            world.payments[index].captured > 0 && world.disputes.iter().all(|dispute| dispute.payment != index)
+            let one = &world.payments[index];
+            one.captured > 0 && world.is_settled(one) && world.disputes.iter().all(|dispute| dispute.payment != index)
         }) else {
             return;
         };
@@ -866,7 +908,7 @@ impl World {
         let currency = if self.habits.wild && self.rng.percent(10) { "eur" } else { "usd" };
         let id = self.id("dp");
         let status = if inquiry { "warning_needs_response" } else { "needs_response" };
-        self.disputes.push(Dispute { id, payment, amount, currency, status: status.into(), out: !inquiry });
+        self.disputes.push(Dispute { id, payment, amount, currency, status: status.into(), out: !inquiry, named: false });
         let index = self.disputes.len() - 1;
         self.tell_dispute("charge.dispute.created", index);
         if !inquiry {
@@ -939,7 +981,7 @@ impl World {
             subscription: None,
             invoice,
             payment: None,
-            amount,
+            amount: Some(amount),
             price: (!(self.habits.wild && self.rng.percent(10))).then_some(price),
             quantity,
             client_reference_id,
@@ -958,6 +1000,10 @@ impl World {
             self.payments[payment].captured = 0;
             self.tell_checkout("checkout.session.completed", index);
             return;
+        }
+        if self.habits.wild && self.rng.percent(10) {
+            // The session does not say; only its charge tells how much was paid.
+            self.checkouts[index].amount = None;
         }
         if self.habits.wild && self.rng.percent(15) {
             let released = self.rng.within(1, amount);
