@@ -52,8 +52,11 @@ const EXERCISED: &[&str] = &[
     "two payments on one invoice",
     "waits: grant",
     "waits: lines",
+    "finding: unknown_status",
+    "reason: the charge failed",
     "waits: payment",
     "waits: price",
+    "waits: rate",
     "waits: session",
 ];
 

@@ -94,7 +94,7 @@ pub(crate) fn invoice(world: &World, one: &Invoice, shape: Shape) -> Value {
     let subscription = one.subscription.map(|index| world.subscriptions[index].id.clone());
     let mut object = json!({
         "id": one.id, "object": "invoice", "customer": world.customers[one.customer].id, "status": one.status,
-        "currency": "usd", "total": one.total, "amount_due": one.total.max(0), "created": one.created,
+        "currency": one.currency, "total": one.total, "amount_due": one.total.max(0), "created": one.created,
         "amount_paid": if one.out_of_band && shape == Shape::Old { 0 } else { one.amount_paid },
         "status_transitions": {"paid_at": one.paid_at}, "metadata": {},
         "lines": {"object": "list", "data": lines, "has_more": one.truncated},
@@ -105,7 +105,7 @@ pub(crate) fn invoice(world: &World, one: &Invoice, shape: Shape) -> Value {
             object["subscription"] = json!(subscription);
             object["paid"] = json!(one.status == "paid");
             object["paid_out_of_band"] = json!(one.out_of_band);
-            object["payment_intent"] = json!(last.map(|payment| payment.intent.clone()));
+            object["payment_intent"] = json!(last.map(intent));
             object["charge"] = json!(last.map(|payment| payment.charge.clone()));
         }
         Shape::New => {
@@ -139,9 +139,13 @@ pub(crate) fn payment_intent(world: &World, one: &Payment, shape: Shape) -> Valu
     object
 }
 
+fn intent(payment: &Payment) -> Value {
+    if payment.bare { Value::Null } else { json!(payment.intent) }
+}
+
 pub(crate) fn charge(world: &World, one: &Payment, shape: Shape, with_refunds: bool) -> Value {
     let mut object = json!({
-        "id": one.charge, "object": "charge", "payment_intent": one.intent,
+        "id": one.charge, "object": "charge", "payment_intent": intent(one),
         "customer": world.customers[one.customer].id, "currency": "usd", "amount": one.amount,
         "amount_captured": one.captured, "amount_refunded": one.refunded + one.released, "captured": one.captured > 0,
         "paid": true, "status": "succeeded", "refunded": one.refunded == one.captured,
@@ -160,7 +164,8 @@ pub(crate) fn charge(world: &World, one: &Payment, shape: Shape, with_refunds: b
 pub(crate) fn refund(world: &World, one: &Refund, shape: Shape) -> Value {
     let payment = &world.payments[one.payment];
     let mut object = json!({
-        "id": one.id, "object": "refund", "charge": payment.charge, "payment_intent": payment.intent,
+        "id": one.id, "object": "refund", "payment_intent": intent(payment),
+        "charge": if one.chargeless { Value::Null } else { json!(payment.charge) },
         "amount": one.amount, "currency": "usd", "status": one.status, "created": one.created,
     });
     if shape == Shape::Old && one.old {
@@ -173,7 +178,7 @@ pub(crate) fn dispute(world: &World, one: &Dispute, shape: Shape) -> Value {
     let payment = &world.payments[one.payment];
     json!({
         "id": one.id, "object": "dispute", "charge": payment.charge,
-        "payment_intent": if shape == Shape::New { json!(payment.intent) } else { Value::Null },
+        "payment_intent": if shape == Shape::New { intent(payment) } else { Value::Null },
         "amount": one.amount, "currency": one.currency, "status": one.status,
     })
 }
@@ -189,7 +194,7 @@ pub(crate) fn checkout(world: &World, one: &Checkout) -> Value {
         "payment_status": one.payment_status, "customer": world.customers[one.customer].id,
         "subscription": one.subscription.map(|index| world.subscriptions[index].id.clone()),
         "invoice": one.invoice.map(|index| world.invoices[index].id.clone()),
-        "payment_intent": one.payment.map(|index| world.payments[index].intent.clone()),
+        "payment_intent": one.payment.map(|index| intent(&world.payments[index])),
         "amount_total": one.amount, "currency": "usd", "client_reference_id": one.client_reference_id,
         "metadata": metadata,
     })

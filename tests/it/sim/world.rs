@@ -90,6 +90,7 @@ pub(crate) struct Invoice {
     pub(crate) total: i64,
     pub(crate) amount_paid: i64,
     pub(crate) out_of_band: bool,
+    pub(crate) currency: &'static str,
     /// The event does not carry all lines.
     pub(crate) truncated: bool,
     pub(crate) payments: Vec<usize>,
@@ -105,6 +106,8 @@ pub(crate) struct Payment {
     pub(crate) released: i64,
     pub(crate) refunded: i64,
     pub(crate) invoice: Option<usize>,
+    /// A charge without an intent, as they were once.
+    pub(crate) bare: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -116,6 +119,8 @@ pub(crate) struct Refund {
     pub(crate) created: i64,
     /// Rendered before refunds knew their payment intent.
     pub(crate) old: bool,
+    /// Of a payment intent without a charge.
+    pub(crate) chargeless: bool,
     /// An event or an embedded list has told of it.
     pub(crate) told: bool,
     /// It was told with its payment intent.
@@ -414,6 +419,16 @@ impl World {
         self.tell(kind, object, None, shape, story);
     }
 
+    /// The card was declined at first; the intent is the same.
+    fn tell_failed_charge(&mut self, index: usize) {
+        let (shape, mut one) = (self.shape(), self.payments[index].clone());
+        one.charge = self.id("ch");
+        let mut object = render::charge(self, &one, shape, false);
+        (object["status"], object["paid"], object["amount_captured"]) = (json!("failed"), json!(false), json!(0));
+        let story = format!("{} of {} was declined", one.charge, one.intent);
+        self.tell("charge.failed", object, None, shape, story);
+    }
+
     fn tell_refund(&mut self, kind: &'static str, index: usize) {
         let shape = self.shape();
         self.refunds[index].told = true;
@@ -589,7 +604,8 @@ impl World {
     }
 
     fn open_invoice(&self, index: usize) -> Option<usize> {
-        self.invoices.iter().position(|invoice| invoice.subscription == Some(index) && invoice.status == "open")
+        let open = |status: &str| matches!(status, "open" | "uncollectible");
+        self.invoices.iter().position(|invoice| invoice.subscription == Some(index) && open(&invoice.status))
     }
 
     fn recover(&mut self) {
@@ -611,6 +627,27 @@ impl World {
             self.change(index, |one| one.status = "incomplete_expired".into());
         } else {
             self.change(index, |one| one.status = "unpaid".into());
+            if let Some(invoice) = self.open_invoice(index).filter(|_| self.habits.wild && self.rng.percent(40)) {
+                self.tell_uncollectible(invoice);
+            }
+        }
+    }
+
+    /// Nobody expects it to be paid; it may be all the same.
+    fn tell_uncollectible(&mut self, index: usize) {
+        self.invoices[index].status = "uncollectible".into();
+        self.tell_invoice("invoice.marked_uncollectible", index);
+    }
+
+    /// Statuses that give no access, one of them as new as can be.
+    fn sleep(&mut self) {
+        let asleep = |one: &Subscription| matches!(one.status.as_str(), "paused" | "hibernating");
+        if let Some(index) = self.subscription(asleep) {
+            self.subscriptions[index].status = "active".into();
+            self.tell_subscription("customer.subscription.resumed", index, None);
+        } else if let Some(index) = self.running() {
+            self.subscriptions[index].status = (*self.rng.pick(&["paused", "hibernating"])).into();
+            self.tell_subscription("customer.subscription.paused", index, None);
         }
     }
 
@@ -727,6 +764,7 @@ impl World {
             lines,
             amount_paid: 0,
             out_of_band: false,
+            currency: if self.habits.wild && self.rng.percent(3) { "eur" } else { "usd" },
             truncated,
             payments: Vec::new(),
         });
@@ -806,12 +844,19 @@ impl World {
             released: 0,
             refunded: 0,
             invoice,
+            bare: self.habits.wild && self.habits.shape == Some(Shape::Old) && self.rng.percent(25),
         });
         self.payments.len() - 1
     }
 
     fn tell_payment(&mut self, index: usize) {
+        if self.habits.wild && self.rng.percent(10) {
+            self.tell_failed_charge(index);
+        }
         self.tell_charge("charge.succeeded", index);
+        if self.payments[index].bare {
+            return;
+        }
         let (shape, one) = (self.shape(), self.payments[index].clone());
         let object = render::payment_intent(self, &one, shape);
         let story = format!("{shape:?} {} with {}", one.intent, one.charge);
@@ -852,8 +897,9 @@ impl World {
         let (id, old) = (self.id("re"), self.rng.percent(40));
         let status = *self.rng.pick(&["succeeded", "succeeded", "pending"]);
         let index = self.refunds.len();
+        let chargeless = self.habits.wild && !old && !self.payments[payment].bare && self.rng.percent(20);
         let created = self.now;
-        self.refunds.push(Refund { id, payment, amount, status: status.into(), created, old, told: false, named: false });
+        self.refunds.push(Refund { id, payment, amount, status: status.into(), created, old, chargeless, told: false, named: false });
         self.payments[payment].refunded += amount;
         let own = self.habits.refund_events || self.habits.shape != Some(Shape::Old);
         if own {
@@ -1052,7 +1098,8 @@ impl World {
 
     /// Something happens that changes nothing that billing is about.
     fn repeat(&mut self) {
-        match self.rng.below(4) {
+        match self.rng.below(5) {
+            4 => self.sleep(),
             0 => {
                 if let Some(index) = self.running() {
                     self.tell_subscription("customer.subscription.trial_will_end", index, None);
