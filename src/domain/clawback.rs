@@ -64,10 +64,10 @@ pub struct ChargeHeld {
 }
 
 impl ChargeHeld {
-    /// The newer snapshot; in one second the larger refund, then the greater event id.
+    /// The newer snapshot; in one second the larger refund, then what captured more, then the greater event id.
     #[must_use]
     pub fn newest(self, other: Self) -> Self {
-        let key = |one: &Self| (one.at, one.refunded, one.source.clone());
+        let key = |one: &Self| (one.at, one.refunded, one.captured, one.source.clone());
         if key(&self) < key(&other) { other } else { self }
     }
 }
@@ -199,6 +199,18 @@ impl Payment {
         by_intent || names.charge.as_ref().is_some_and(|charge| self.charges.contains(charge))
     }
 
+    /// All of its names, each charge with the intent.
+    #[must_use]
+    pub fn names(&self) -> Vec<PaymentRef> {
+        let named =
+            |charge: Option<&ChargeId>| PaymentRef { payment_intent: self.intent.clone(), charge: charge.cloned() };
+        if self.charges.is_empty() {
+            vec![named(None)]
+        } else {
+            self.charges.iter().map(|one| named(Some(one))).collect()
+        }
+    }
+
     /// Minor units that its charges captured, in this currency.
     fn captured(&self, currency: Currency) -> i64 {
         let ours = self.snapshots.iter().filter(|charge| charge.currency == currency);
@@ -232,10 +244,10 @@ impl Payment {
 
     /// The charge that a refund is of: the one that it names, else the only one.
     fn snapshot_of(&self, refund: &RefundHeld) -> Option<&ChargeHeld> {
-        let named = self.snapshots.iter().find(|charge| Some(&charge.id) == refund.payment.charge.as_ref());
-        match self.snapshots.as_slice() {
-            [only] => named.or(Some(only)),
-            _ => named,
+        match (&refund.payment.charge, self.snapshots.as_slice()) {
+            (Some(named), all) => all.iter().find(|charge| charge.id == *named),
+            (None, [only]) => Some(only),
+            (None, _) => None,
         }
     }
 
@@ -260,8 +272,8 @@ pub struct Correction {
 pub enum Outcome {
     /// These corrections; none if all is as it should be.
     Corrections(Vec<Correction>),
-    /// Money went back, and nobody knows of how much: the charges of this payment must be known first.
-    Unknown(PaymentRef),
+    /// Money went back, and nobody knows of how much: a charge of one of these payments must be known first.
+    Unknown(Vec<PaymentRef>),
 }
 
 /// Computes what is to be corrected of a grant over `amount_paid` minor units of `currency`.
@@ -274,16 +286,7 @@ pub fn corrections(granted: &Granted, amount_paid: i64, currency: Currency, paym
     let back = disputed.map(|disputed| refunded + disputed);
     let share = match back {
         Some(0) => (0, 1),
-        Some(_) if paid <= 0 => {
-            let unknown = payments.iter().find(|payment| payment.snapshots.is_empty()).or(payments.first());
-            return match unknown {
-                Some(payment) => Outcome::Unknown(PaymentRef {
-                    payment_intent: payment.intent.clone(),
-                    charge: payment.charges.first().cloned(),
-                }),
-                None => Outcome::Corrections(Vec::new()),
-            };
-        }
+        Some(_) if paid <= 0 => return Outcome::Unknown(payments.iter().flat_map(Payment::names).collect()),
         Some(back) => (back.min(paid), paid),
         None => (1, 1),
     };

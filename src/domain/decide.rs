@@ -196,7 +196,7 @@ pub enum Effect {
     OpenAccount(AccountId),
     /// The user's own id for the account.
     SetReference(AccountId, Reference),
-    /// The same id as before, from a better source.
+    /// The user's own id for the account, as before, but earlier or more surely known.
     ConfirmReference(AccountId, Reference),
     /// The customer was deleted at Stripe; its books stay.
     CloseAccount(AccountId, UnixSeconds),
@@ -525,19 +525,17 @@ fn reference_of(
     let reference = metadata
         .map(|text| told(text, ReferenceStrength::Metadata))
         .or_else(|| client_reference_id.map(|text| told(text, ReferenceStrength::ClientReferenceId)))?;
-    let held = held.and_then(|held| held.reference.as_ref());
-    let replaces = held.is_none_or(|held| {
-        let stronger = reference.strength > held.strength;
-        let earlier = reference.strength == held.strength && (reference.at, &reference.text) < (held.at, &held.text);
-        stronger || earlier
-    });
-    // The same text told by a better source is no change, but it must be remembered, or a later comer with another text
-    // would be compared with the wrong one.
-    Some(match held {
-        _ if !replaces => return None,
-        Some(held) if held.text == reference.text => Effect::ConfirmReference(account.clone(), reference),
-        _ => Effect::SetReference(account.clone(), reference),
-    })
+    let Some(held) = held.and_then(|held| held.reference.as_ref()) else {
+        return Some(Effect::SetReference(account.clone(), reference));
+    };
+    let stronger = reference.strength > held.strength;
+    let earlier = reference.strength == held.strength && (reference.at, &reference.text) < (held.at, &held.text);
+    if !stronger && !earlier {
+        return None;
+    }
+    // How surely and how early it is known decides about whatever else comes, so it counts for the same text too.
+    let effect = if reference.text == held.text { Effect::ConfirmReference } else { Effect::SetReference };
+    Some(effect(account.clone(), reference))
 }
 
 fn is_before_cutover(settled_at: UnixSeconds, policy: &Policy) -> bool {

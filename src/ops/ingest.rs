@@ -12,7 +12,7 @@ use rusqlite::Transaction;
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
-use crate::domain::decide::{self, Completion, Decision, Failure, Need, Outcome};
+use crate::domain::decide::{self, Completion, Decision, Fact, Failure, Need, Outcome};
 use crate::domain::event::{Body, Event, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId, SubscriptionId};
 use crate::domain::policy::Policy;
@@ -261,6 +261,7 @@ impl Run<'_> {
                 Claim::Lost => self.duplicate(delivery),
                 Claim::Won => {
                     self.keep(delivery)?;
+                    self.listen_for_twins(event)?;
                     Ok(Answer::Pending { needs: events::joined(&needs) })
                 }
             },
@@ -302,12 +303,23 @@ impl Run<'_> {
             return self.duplicate(delivery);
         };
         self.keep(delivery)?;
+        self.listen_for_twins(&delivery.event)?;
         let detail = FailureDetail { code: failure.code, why: &failure.message, attempts: failed.attempts };
         let action = if failed.dead_letter { "event.dead_letter" } else { "event.failed" };
         let cause = Cause { event: meta, actor: "stripe" };
         self.books.audit(cause, action, meta.object_id.unwrap_or(meta.kind), &detail)?;
         let (code, attempts) = (failure.code, failed.attempts);
         Ok(if failed.dead_letter { Answer::DeadLetter { code, attempts } } else { Answer::Failed { code, attempts } })
+    }
+
+    /// Another event may decide the fact that this one could not decide; then this one has nothing to wait for.
+    fn listen_for_twins(&self, event: &Event) -> Result<(), StoreError> {
+        let fact = match &event.body {
+            Body::Invoice(invoice) => Fact::invoice(&invoice.id),
+            Body::Checkout(checkout) => Fact::checkout(&checkout.id),
+            _ => return Ok(()),
+        };
+        events::listen(self.books.connection, &event.id, &Need::Grant(fact))
     }
 
     fn keep(&self, delivery: &Delivery) -> Result<(), StoreError> {

@@ -155,12 +155,19 @@ pub fn wait(
     connection
         .prepare_cached("DELETE FROM event_needs WHERE event_id = :event")?
         .execute(named_params! { ":event": meta.id })?;
-    for need in needs {
-        connection
-            .prepare_cached("INSERT INTO event_needs (need, event_id) VALUES (:need, :event) ON CONFLICT DO NOTHING")?
-            .execute(named_params! { ":need": need.to_string(), ":event": meta.id })?;
-    }
+    needs.iter().try_for_each(|need| listen(connection, meta.id, need))?;
     Ok(Claim::Won)
+}
+
+/// Has an event that is not completed run again when `need` comes, besides whatever it says that it waits for.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn listen(connection: &Connection, id: &EventId, need: &Need) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("INSERT INTO event_needs (need, event_id) VALUES (:need, :event) ON CONFLICT DO NOTHING")?
+        .execute(named_params! { ":need": need.to_string(), ":event": id })?;
+    Ok(())
 }
 
 /// What an event waits for, as people read it.

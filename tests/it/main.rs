@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
 
 mod adjust;
+mod books;
 mod cli;
 mod corpus;
 mod crash;
@@ -12,7 +13,10 @@ mod fixtures;
 mod harness;
 mod http;
 mod incident;
+mod model;
+mod order_free;
 mod samples;
+mod sim;
 mod store;
 mod stored;
 mod tidy;

@@ -4,10 +4,10 @@ use super::{
     Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover, payment,
     reference_of, subscription,
 };
-use crate::domain::event::{Event, Invoice, Lines, UnixSeconds};
+use crate::domain::event::{Event, Invoice, Lines, Price, PriceRef, Unit, UnixSeconds};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};
 use crate::domain::ids::AccountId;
-use crate::domain::policy::Policy;
+use crate::domain::policy::{Basis, Policy};
 use crate::domain::subscription::PaidPeriod;
 
 /// Decides about one snapshot of an invoice.
@@ -15,13 +15,16 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
     let settled = invoice.status == "paid";
     let fact = Fact::invoice(&invoice.id);
     let newer = supersedes(event, &invoice.status, facts.invoice.as_ref());
-    let mut draft = snapshot(event, invoice, newer);
+    let mut draft = learn_prices(snapshot(event, invoice, newer), invoice, policy);
     let Some(account) = &invoice.customer else {
         draft.arrivals.push(Need::Grant(fact));
         return draft.complete(Outcome::Ignored, Some("the invoice has no customer".into()));
     };
     draft.extend(reference_of(event, account, facts.account.as_ref(), invoice.reference.as_ref(), None));
     if !settled {
+        if invoice.status == "void" {
+            draft.arrivals.push(Need::Grant(fact));
+        }
         return if newer {
             draft.finish(Outcome::NoEffect, "the invoice is not settled")
         } else {
@@ -30,7 +33,7 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
     }
     draft.extend(keep_paid_periods(invoice, account, facts, policy, now));
     if let Some(by) = &facts.granted_by {
-        draft.extend(payment::corrections_after_invoice(invoice, newer, facts));
+        payment::follow_invoice(&mut draft, invoice, newer, facts);
         return draft.finish(Outcome::NoEffect, format!("{fact} was granted by {by}"));
     }
     let decided = Need::Grant(fact.clone());
@@ -78,12 +81,32 @@ fn snapshot(event: &Event, invoice: &Invoice, newer: bool) -> Draft {
     invoice.prices.iter().cloned().fold(draft, Draft::learn)
 }
 
+/// What the lines tell of prices that only snapshots tell of: the prorations of another invoice may wait for it.
+fn learn_prices(draft: Draft, invoice: &Invoice, policy: &Policy) -> Draft {
+    let Lines::Complete(lines) = &invoice.lines else { return draft };
+    if policy.credits.basis != Basis::Catalogue || !policy.credits.prorate {
+        return draft;
+    }
+    lines.iter().fold(draft, |draft, line| match &line.price {
+        Some(price) if line.unit != Unit::Untold && needs_snapshots(price, policy) => {
+            draft.learn(Price { price: price.clone(), currency: line.currency, unit: line.unit.clone() })
+        }
+        _ => draft,
+    })
+}
+
+fn needs_snapshots(price: &PriceRef, policy: &Policy) -> bool {
+    policy.catalogue.rule(price).is_some_and(|rule| !rule.foreign && rule.credits > 0 && rule.unit_amount.is_none())
+}
+
 /// Paid and void are final; among the others, and among two final ones, the newer snapshot wins; in one second the
-/// final one, then the greater event id, so that the order of arrival does not matter.
+/// later status, then the greater event id, so that the order of arrival does not matter.
 fn supersedes(event: &Event, status: &str, held: Option<&InvoiceHeld>) -> bool {
     let Some(held) = held else { return true };
     let is_final = |status: &str| matches!(status, "paid" | "void");
-    (is_final(status), event.created, &event.id) > (is_final(&held.status), held.snapshot_at, &held.source)
+    let progress = |status: &str| ["draft", "open"].iter().position(|early| *early == status).unwrap_or(2);
+    (is_final(status), event.created, progress(status), &event.id)
+        > (is_final(&held.status), held.snapshot_at, progress(&held.status), &held.source)
 }
 
 fn told_later(held: Option<&InvoiceHeld>) -> String {

@@ -7,7 +7,7 @@ use crate::domain::clawback::{
     self, ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted, corrections, disputes_in_other_currency,
 };
 use crate::domain::event::{
-    Charge, CreditNote, Dispute, Event, Invoice, InvoicePayment, PaymentIntent, PaymentRef, Refund,
+    Charge, CreditNote, Dispute, Event, Invoice, InvoicePayment, PaymentIntent, PaymentRef, Refund, UnixSeconds,
 };
 use crate::domain::grant::{self, GrantLine};
 use crate::domain::ids::{AccountId, InvoiceId};
@@ -56,7 +56,8 @@ pub(super) fn decide_charge(event: &Event, charge: &Charge, facts: &Facts) -> De
     }
     payment.snapshots.push(newest);
     for refund in &charge.refunds {
-        newer |= remember_refund(event, refund, &names, &mut payment, &mut draft);
+        // The total beside the list knows already of what failed in it.
+        newer |= remember_refund(event, refund, &names, event.created - 1, &mut payment, &mut draft);
     }
     finish_stale(settle(&names, charge.invoice.as_ref(), payment, draft, moves, facts), newer)
 }
@@ -64,7 +65,7 @@ pub(super) fn decide_charge(event: &Event, charge: &Charge, facts: &Facts) -> De
 /// A refund tells of itself only.
 pub(super) fn decide_refund(event: &Event, refund: &Refund, facts: &Facts) -> Decision {
     let (mut payment, mut draft) = (facts.money.payment.clone(), Draft::default());
-    let newer = remember_refund(event, refund, &refund.payment, &mut payment, &mut draft);
+    let newer = remember_refund(event, refund, &refund.payment, event.created, &mut payment, &mut draft);
     finish_stale(settle(&refund.payment, None, payment, draft, true, facts), newer)
 }
 
@@ -111,11 +112,13 @@ pub(super) fn decide_credit_note(note: &CreditNote) -> Decision {
     draft.no_effect("the money of a credit note moves as refunds")
 }
 
-/// Merges what is told of a refund into its payment; whether it told anything new.
+/// Merges what is told of a refund into its payment; whether it told anything new. If it has failed, that was known
+/// at `failed_at`.
 fn remember_refund(
     event: &Event,
     refund: &Refund,
     names: &PaymentRef,
+    failed_at: UnixSeconds,
     payment: &mut Payment,
     draft: &mut Draft,
 ) -> bool {
@@ -130,7 +133,7 @@ fn remember_refund(
         currency: refund.currency,
         status: refund.status.clone(),
         created: refund.created,
-        failed_at: failed.then_some(event.created),
+        failed_at: failed.then_some(failed_at),
         at: event.created,
         source: event.id.clone(),
     };
@@ -160,6 +163,9 @@ fn settle(
         payment_intent: told.payment_intent.clone().or_else(|| payment.intent.clone()),
         charge: told.charge.clone(),
     };
+    if moves && both == PaymentRef::default() {
+        return draft.no_effect("it names no payment");
+    }
     if moves && facts.money.roots.is_empty() {
         return Decision::Wait(names(&both).map(Need::Payment).collect());
     }
@@ -174,7 +180,12 @@ fn settle(
     for root in &facts.money.roots {
         match correct(root, &with(root, &payment)) {
             Ok(effects) => draft.extend(effects),
-            Err(unknown) if moves => return Decision::Wait(names(&unknown).map(Need::Payment).collect()),
+            Err(unknown) if moves => {
+                let mut all: Vec<String> = unknown.iter().flat_map(names).collect();
+                all.sort_unstable();
+                all.dedup();
+                return Decision::Wait(all.into_iter().map(Need::Payment).collect());
+            }
             Err(_) => {}
         }
     }
@@ -211,7 +222,7 @@ fn with(root: &Root, payment: &Payment) -> Vec<Payment> {
 }
 
 /// What is to be written so that the grant of a root stands as it should.
-fn correct(root: &Root, payments: &[Payment]) -> Result<Vec<Effect>, PaymentRef> {
+fn correct(root: &Root, payments: &[Payment]) -> Result<Vec<Effect>, Vec<PaymentRef>> {
     let Decided::Granted(granted) = &root.decided else { return Ok(Vec::new()) };
     let told = payments.iter().flat_map(|payment| &payment.snapshots).map(|charge| charge.currency).next();
     let Some(currency) = root.currency.or(told) else { return Ok(Vec::new()) };
@@ -221,7 +232,7 @@ fn correct(root: &Root, payments: &[Payment]) -> Result<Vec<Effect>, PaymentRef>
         clawback::Outcome::Corrections(corrections) => {
             effects.push(Effect::Correct(granted.account.clone(), root.fact.clone(), corrections));
         }
-        clawback::Outcome::Unknown(payment) => return Err(payment),
+        clawback::Outcome::Unknown(payments) => return Err(payments),
     }
     Ok(effects)
 }
@@ -241,14 +252,16 @@ fn findings(payments: &[Payment], currency: Currency) -> Vec<Effect> {
 }
 
 /// A later snapshot of an invoice may tell another amount, or another payment.
-pub(super) fn corrections_after_invoice(invoice: &Invoice, newer: bool, facts: &Facts) -> Vec<Effect> {
-    let Some(root) = facts.money.roots.first() else { return Vec::new() };
+pub(super) fn follow_invoice(draft: &mut Draft, invoice: &Invoice, newer: bool, facts: &Facts) {
+    let Some(root) = facts.money.roots.first() else { return };
     let mut root = root.clone();
     if newer {
         root.amount_paid = grant::money_paid(invoice);
         root.currency = Some(invoice.currency);
+        // What moves money may have waited for the amount.
+        root.payments.iter().flat_map(Payment::names).for_each(|names| draft.arrive_payment(&names));
     }
-    correct(&root, &root.payments).unwrap_or_default()
+    draft.extend(correct(&root, &root.payments).unwrap_or_default());
 }
 
 /// A grant that comes after its refunds, because it was decided anew, is corrected at once.

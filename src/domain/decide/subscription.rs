@@ -32,6 +32,8 @@ pub(super) fn decide(
     let changed = stood.changed;
     if known != facts.subscription.known {
         draft.extend(stood.save(known));
+    } else if changed {
+        draft.extend(stood.restand());
     }
     if let Some(account) = &subscription.customer {
         if facts.account.is_none() && is_ours(subscription, policy) {
@@ -132,10 +134,14 @@ fn is_alike(one: Option<&Standing>, other: Option<&Standing>) -> bool {
 impl Stood {
     /// The changes when nothing but paid periods or the time is new; none if all stands as before.
     pub(super) fn effects(&self, account: &AccountId) -> Vec<Effect> {
-        let Some(standing) = self.standing.as_ref().filter(|_| self.changed) else { return Vec::new() };
-        let mut effects = vec![Effect::Restand(Box::new(standing.clone()))];
-        effects.extend(self.change_tier(account));
-        effects
+        if !self.changed {
+            return Vec::new();
+        }
+        self.restand().into_iter().chain(self.change_tier(account)).collect()
+    }
+
+    fn restand(&self) -> Option<Effect> {
+        self.standing.as_ref().map(|standing| Effect::Restand(Box::new(standing.clone())))
     }
 
     fn save(&self, known: Known) -> Vec<Effect> {

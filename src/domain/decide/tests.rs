@@ -396,12 +396,19 @@ fn snapshots_of_an_invoice_in_every_order() {
         ("the same second, final first", held("paid", 100, "evt_0"), in_status("evt_1", "open"), "stale: "),
         ("the same second, final last", held("open", 100, "evt_9"), paid(), GRANTED),
         (
-            "the same second, the greater id",
-            held("draft", 100, "evt_0"),
+            "the same second, the later status",
+            held("draft", 100, "evt_2"),
             in_status("evt_1", "open"),
             "no_effect: save in_1 open 2000",
         ),
-        ("the same second, the smaller id", held("draft", 100, "evt_2"), in_status("evt_1", "open"), "stale: "),
+        ("the same second, the earlier status", held("open", 100, "evt_0"), in_status("evt_1", "draft"), "stale: "),
+        (
+            "the same second, the greater id",
+            held("open", 100, "evt_0"),
+            in_status("evt_1", "open"),
+            "no_effect: save in_1 open 2000",
+        ),
+        ("the same second, the smaller id", held("open", 100, "evt_2"), in_status("evt_1", "open"), "stale: "),
         (
             "a status that is new",
             held("open", 99, "evt_0"),
