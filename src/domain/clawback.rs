@@ -202,11 +202,13 @@ impl Payment {
     /// All of its names, each charge with the intent.
     #[must_use]
     pub fn names(&self) -> Vec<PaymentRef> {
-        let named = |charge: Option<&ChargeId>| PaymentRef {
-            payment_intent: self.intent.clone(),
-            charge: charge.cloned(),
-        };
-        if self.charges.is_empty() { vec![named(None)] } else { self.charges.iter().map(|one| named(Some(one))).collect() }
+        let named =
+            |charge: Option<&ChargeId>| PaymentRef { payment_intent: self.intent.clone(), charge: charge.cloned() };
+        if self.charges.is_empty() {
+            vec![named(None)]
+        } else {
+            self.charges.iter().map(|one| named(Some(one))).collect()
+        }
     }
 
     /// Minor units that its charges captured, in this currency.

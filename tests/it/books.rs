@@ -198,7 +198,12 @@ impl Books {
 
     /// Tells the batches to a database of its own, each one committed, some followed by a restart; and, at the end,
     /// lets time pass.
-    pub(crate) fn tell_for_good(policy: Policy, batches: &[(Vec<&Delivery>, bool)], now: i64, later: i64) -> (Totals, Totals) {
+    pub(crate) fn tell_for_good(
+        policy: Policy,
+        batches: &[(Vec<&Delivery>, bool)],
+        now: i64,
+        later: i64,
+    ) -> (Totals, Totals) {
         let mut books = Self::open(policy);
         let mut ingest = books.ingest();
         for (batch, restarts) in batches {

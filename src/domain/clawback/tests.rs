@@ -112,12 +112,7 @@ fn refunded_is_what_the_newest_snapshot_says_corrected_by_what_it_cannot_know() 
             vec![of_charge(refund(7, ok, 15, None), "ch_1"), of_charge(refund(9, ok, 15, None), "ch_2")],
             32,
         ),
-        (
-            "a refund that names no charge is measured by the only one",
-            at_10(70),
-            vec![refund(30, ok, 9, None)],
-            70,
-        ),
+        ("a refund that names no charge is measured by the only one", at_10(70), vec![refund(30, ok, 9, None)], 70),
         (
             "with several it counts by itself",
             vec![charge("ch_1", 500, 20, 10), charge("ch_2", 500, 5, 20)],
@@ -315,7 +310,8 @@ fn the_newest_snapshot_of_a_refund_counts_and_the_first_failure_stays() {
 
 #[test]
 fn the_newest_snapshot_of_a_dispute_counts_and_the_last_movements_stay() {
-    let with = |status: &str, at, source: &str| DisputeHeld { at, source: event(source), ..dispute(status, None, None) };
+    let with =
+        |status: &str, at, source: &str| DisputeHeld { at, source: event(source), ..dispute(status, None, None) };
     let rows = [
         ("the later one", with("won", 1, "evt_9"), with("needs_response", 2, "evt_1")),
         ("in one second won before lost", with("lost", 1, "evt_9"), with("won", 1, "evt_1")),
@@ -325,14 +321,17 @@ fn the_newest_snapshot_of_a_dispute_counts_and_the_last_movements_stay() {
     for (name, older, newer) in &rows {
         newest(name, DisputeHeld::newest, older, newer, newer);
     }
-    let moved = |at, withdrawn_at, reinstated_at| DisputeHeld {
-        withdrawn_at,
-        reinstated_at,
-        ..with("lost", at, "evt_1")
-    };
+    let moved =
+        |at, withdrawn_at, reinstated_at| DisputeHeld { withdrawn_at, reinstated_at, ..with("lost", at, "evt_1") };
     let (early, late) = (moved(1, Some(1), Some(4)), moved(9, Some(3), Some(2)));
     newest("the last movements", DisputeHeld::newest, &early, &late, &moved(9, Some(3), Some(4)));
-    newest("the only movements", DisputeHeld::newest, &moved(1, Some(1), None), &moved(9, None, Some(2)), &moved(9, Some(1), Some(2)));
+    newest(
+        "the only movements",
+        DisputeHeld::newest,
+        &moved(1, Some(1), None),
+        &moved(9, None, Some(2)),
+        &moved(9, Some(1), Some(2)),
+    );
     let (by_charge, mut by_intent) = (with("lost", 1, "evt_1"), with("lost", 2, "evt_2"));
     by_intent.payment = names(Some("pi_1"), None);
     let both = DisputeHeld { payment: names(Some("pi_1"), Some("ch_1")), ..by_intent.clone() };

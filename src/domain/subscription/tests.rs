@@ -108,21 +108,13 @@ fn the_snapshot_that_counts_is_the_same_in_any_order() {
             vec![with_state(plain("evt_1", 1), "incomplete_expired", &[]), plain("evt_9", 9)],
             "evt_1",
         ),
-        (
-            "unpaid does not",
-            vec![with_state(plain("evt_1", 1), "unpaid", &[]), plain("evt_9", 9)],
-            "evt_9",
-        ),
+        ("unpaid does not", vec![with_state(plain("evt_1", 1), "unpaid", &[]), plain("evt_9", 9)], "evt_9"),
         (
             "of two that are over the newer one",
             vec![with_state(plain("evt_9", 1), "canceled", &[]), with_state(plain("evt_1", 2), "canceled", &[])],
             "evt_1",
         ),
-        (
-            "in one second created comes first",
-            vec![snapshot("evt_9", 1, Created, 1, None), plain("evt_1", 1)],
-            "evt_1",
-        ),
+        ("in one second created comes first", vec![snapshot("evt_9", 1, Created, 1, None), plain("evt_1", 1)], "evt_1"),
         (
             "what tells what it changed comes after what does not",
             vec![plain("evt_9", 1), snapshot("evt_1", 1, Change, 2, Some(1))],
@@ -299,10 +291,10 @@ fn the_tier_is_the_highest_of_its_listed_prices() {
 #[test]
 fn while_no_price_is_listed_the_newest_one_that_was_counts() {
     let policy = policy(false);
-    let at = |event: &str, at, prices: &[&str]| with_state(snapshot(event, at, Place::Plain, 0, None), "active", prices);
-    let early = |event: &str, prices: &[&str]| {
-        with_state(snapshot(event, 5, Place::Created, 0, None), "active", prices)
-    };
+    let at =
+        |event: &str, at, prices: &[&str]| with_state(snapshot(event, at, Place::Plain, 0, None), "active", prices);
+    let early =
+        |event: &str, prices: &[&str]| with_state(snapshot(event, 5, Place::Created, 0, None), "active", prices);
     let rows: Vec<(&str, Vec<Snapshot>, Option<&'static str>)> = vec![
         ("the one before", vec![at("evt_1", 1, &["pro"]), at("evt_2", 2, &["odd"])], Some("pro")),
         (
@@ -354,7 +346,14 @@ fn a_tier_is_held_until_it_is_paid_through() {
         ("held", "active", "basic", vec![pro()], 99, held("pro", 100)),
         ("over", "active", "basic", vec![pro()], 100, own),
         ("nothing was paid", "active", "basic", vec![], 1, own),
-        ("the latest end", "active", "basic", vec![pro(), period("pro", 0, 150), period("pro", 0, 70)], 99, held("pro", 150)),
+        (
+            "the latest end",
+            "active",
+            "basic",
+            vec![pro(), period("pro", 0, 150), period("pro", 0, 70)],
+            99,
+            held("pro", 150),
+        ),
         ("the highest tier first", "active", "basic", vec![pro(), period("team", 0, 50)], 9, held("team", 50)),
         ("then the next one", "active", "basic", vec![pro(), period("team", 0, 50)], 50, held("pro", 100)),
         ("an upgrade is immediate", "active", "basic", vec![period("basic", 0, 100)], 9, own),
@@ -363,7 +362,14 @@ fn a_tier_is_held_until_it_is_paid_through() {
         ("the next period is paid", "active", "basic", vec![pro(), period("basic", 100, 200)], 9, own),
         ("it began later", "active", "basic", vec![pro(), period("basic", 101, 200)], 9, own),
         ("it began before", "active", "basic", vec![pro(), period("basic", 99, 200)], 9, held("pro", 100)),
-        ("the next period of another price", "active", "basic", vec![pro(), period("addon", 100, 200)], 9, held("pro", 100)),
+        (
+            "the next period of another price",
+            "active",
+            "basic",
+            vec![pro(), period("addon", 100, 200)],
+            9,
+            held("pro", 100),
+        ),
         (
             "released from one, held by the next",
             "active",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Rules;
 use crate::books::{MEANINGS, Totals};
-use crate::sim::world::{Invoice, Line, PRICES, PLANS, Subscription, World};
+use crate::sim::world::{Invoice, Line, PLANS, PRICES, Subscription, World};
 
 const TIERS: [&str; PLANS] = ["basic", "pro", "team"];
 

@@ -70,7 +70,8 @@ fn line(world: &World, index: usize, line: &Line, shape: Shape) -> Value {
     });
     match shape {
         Shape::Old => {
-            object["type"] = json!(if subscription.is_some() && !line.proration { "subscription" } else { "invoiceitem" });
+            object["type"] =
+                json!(if subscription.is_some() && !line.proration { "subscription" } else { "invoiceitem" });
             object["proration"] = json!(line.proration);
             object["subscription"] = json!(subscription);
             object["price"] = price(line.price);
@@ -81,16 +82,14 @@ fn line(world: &World, index: usize, line: &Line, shape: Shape) -> Value {
             object["parent"] = json!({"type": format!("{kind}_details"), format!("{kind}_details"): details});
             let each = if line.proration { Value::Null } else { json!(PRICES[line.price].amount.to_string()) };
             let named = json!({"price": PRICES[line.price].id, "product": PRICES[line.price].product});
-            object["pricing"] =
-                json!({"type": "price_details", "price_details": named, "unit_amount_decimal": each});
+            object["pricing"] = json!({"type": "price_details", "price_details": named, "unit_amount_decimal": each});
         }
     }
     object
 }
 
 pub(crate) fn invoice(world: &World, one: &Invoice, shape: Shape) -> Value {
-    let lines: Vec<Value> =
-        one.lines.iter().enumerate().map(|(index, each)| line(world, index, each, shape)).collect();
+    let lines: Vec<Value> = one.lines.iter().enumerate().map(|(index, each)| line(world, index, each, shape)).collect();
     let subscription = one.subscription.map(|index| world.subscriptions[index].id.clone());
     let mut object = json!({
         "id": one.id, "object": "invoice", "customer": world.customers[one.customer].id, "status": one.status,

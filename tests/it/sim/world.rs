@@ -368,7 +368,13 @@ impl World {
         let scheduled = one.cancel_at.or(Some(one.end).filter(|_| one.cancel_at_period_end));
         let story = format!(
             "{} of {} is {} with {}, until {}, ends {:?}, paused {}; before: {}",
-            one.id, one.customer, one.status, prices.join("+"), one.end, one.ended_at.or(scheduled), one.paused,
+            one.id,
+            one.customer,
+            one.status,
+            prices.join("+"),
+            one.end,
+            one.ended_at.or(scheduled),
+            one.paused,
             previous.as_ref().map_or_else(|| "untold".into(), ToString::to_string),
         );
         self.tell(kind, object, previous, shape, story);
@@ -395,8 +401,13 @@ impl World {
             .collect();
         let story = format!(
             "{shape:?} {} of cus_{} is {}, paid {} of {}, payments {:?}: {}",
-            one.id, one.customer, one.status, one.amount_paid, one.total,
-            one.payments.iter().map(|payment| &self.payments[*payment].intent).collect::<Vec<_>>(), lines.join(", ")
+            one.id,
+            one.customer,
+            one.status,
+            one.amount_paid,
+            one.total,
+            one.payments.iter().map(|payment| &self.payments[*payment].intent).collect::<Vec<_>>(),
+            lines.join(", ")
         );
         self.tell(kind, object, None, shape, story);
     }
@@ -413,7 +424,12 @@ impl World {
         let object = render::charge(self, &one, shape, embeds);
         let story = format!(
             "{shape:?} {} of {}: captured {} of {}, refunded {} (and released {}){}",
-            one.charge, one.intent, one.captured, one.amount, one.refunded, one.released,
+            one.charge,
+            one.intent,
+            one.captured,
+            one.amount,
+            one.refunded,
+            one.released,
             if embeds { format!(", lists {}", object["refunds"]["data"]) } else { String::new() }
         );
         self.tell(kind, object, None, shape, story);
@@ -899,7 +915,17 @@ impl World {
         let index = self.refunds.len();
         let chargeless = self.habits.wild && !old && !self.payments[payment].bare && self.rng.percent(20);
         let created = self.now;
-        self.refunds.push(Refund { id, payment, amount, status: status.into(), created, old, chargeless, told: false, named: false });
+        self.refunds.push(Refund {
+            id,
+            payment,
+            amount,
+            status: status.into(),
+            created,
+            old,
+            chargeless,
+            told: false,
+            named: false,
+        });
         self.payments[payment].refunded += amount;
         let own = self.habits.refund_events || self.habits.shape != Some(Shape::Old);
         if own {
@@ -954,7 +980,15 @@ impl World {
         let currency = if self.habits.wild && self.rng.percent(10) { "eur" } else { "usd" };
         let id = self.id("dp");
         let status = if inquiry { "warning_needs_response" } else { "needs_response" };
-        self.disputes.push(Dispute { id, payment, amount, currency, status: status.into(), out: !inquiry, named: false });
+        self.disputes.push(Dispute {
+            id,
+            payment,
+            amount,
+            currency,
+            status: status.into(),
+            out: !inquiry,
+            named: false,
+        });
         let index = self.disputes.len() - 1;
         self.tell_dispute("charge.dispute.created", index);
         if !inquiry {
