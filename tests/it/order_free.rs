@@ -7,6 +7,7 @@
 use billingd::domain::money::Currency;
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::ingest::Delivery;
+use serde_json::{Value, json};
 
 use crate::books::{Books, Counts, Totals, count, delivery, differences, policy};
 use crate::sim::render::Shape;
@@ -258,5 +259,138 @@ fn restarts_and_time_change_nothing_about_that() {
         let books = tell(other, 30);
         assert_eq!(differences(&expected.0, &books.0), Vec::<String>::new(), "seed {seed}, {name}");
         assert_eq!(differences(&expected.1, &books.1), Vec::<String>::new(), "seed {seed}, {name}, later");
+    }
+}
+
+// What once broke the promise, each with its story. Every order of every row ends in the same books.
+
+fn told(at: i64, kind: &'static str, object: &Value) -> Told {
+    let id = format!("evt_{at}_{kind}");
+    let body = json!({
+        "id": id, "object": "event", "type": kind, "created": at, "livemode": true, "data": {"object": object},
+    });
+    Told { story: object.to_string(), id, kind, created: at, body }
+}
+
+/// All orders of a few things.
+fn orders(of: usize) -> Vec<Vec<usize>> {
+    if of == 0 {
+        return vec![Vec::new()];
+    }
+    let shorter = orders(of - 1);
+    let at_each_place = |order: Vec<usize>| {
+        (0..of).map(move |at| {
+            let mut longer = order.clone();
+            longer.insert(at, of - 1);
+            longer
+        })
+    };
+    shorter.into_iter().flat_map(at_each_place).collect()
+}
+
+fn customer(reference: &str) -> Value {
+    json!({"id": "cus_1", "object": "customer", "metadata": {"account_id": reference}})
+}
+
+fn invoice(status: &str, amount_paid: i64, line: &Value) -> Value {
+    json!({
+        "id": "in_1", "object": "invoice", "customer": "cus_1", "status": status, "currency": "usd", "total": 1000,
+        "amount_due": 1000, "amount_paid": amount_paid,
+        "lines": {"object": "list", "has_more": false, "data": [line]},
+    })
+}
+
+fn line() -> Value {
+    json!({
+        "amount": 1000, "currency": "usd", "quantity": 1, "pricing": {"price_details": {"price": "price_basic"}},
+        "parent": {"subscription_item_details": {"subscription": "sub_1", "proration": false}},
+    })
+}
+
+fn refund(payment: &str) -> Value {
+    json!({
+        "id": "re_1", "object": "refund", "payment_intent": payment, "amount": 500, "currency": "usd",
+        "status": "succeeded", "created": 20,
+    })
+}
+
+fn link(payment: &str) -> Value {
+    json!({
+        "id": format!("inpay_{payment}"), "object": "invoice_payment", "invoice": "in_1", "status": "paid",
+        "payment": {"payment_intent": payment},
+    })
+}
+
+#[test]
+fn what_once_broke_it() {
+    let buyers_choice = json!({
+        "id": "cs_1", "object": "checkout.session", "mode": "setup", "payment_status": "no_payment_required",
+        "customer": "cus_1", "client_reference_id": "user_1",
+    });
+    let mut prorated = line();
+    prorated["parent"]["subscription_item_details"]["proration"] = json!(true);
+    let mut named = invoice("paid", 1000, &prorated);
+    named["metadata"] = json!({"account_id": "user_1"});
+    let mut priced = prorated.clone();
+    priced["price"] = json!({"id": "price_basic", "currency": "usd", "unit_amount": 1000});
+    let charge = json!({
+        "id": "ch_2", "object": "charge", "payment_intent": "pi_2", "currency": "usd", "amount": 1000,
+        "amount_captured": 1000, "amount_refunded": 0, "captured": true, "status": "succeeded",
+    });
+    let rows = [
+        (
+            "a reference was kept as the buyer's when the merchant had named the same one since",
+            vec![
+                told(1, "checkout.session.completed", &buyers_choice),
+                told(5, "customer.updated", &customer("user_1")),
+                told(7, "customer.updated", &customer("user_2")),
+            ],
+        ),
+        (
+            "a reference was kept as late as it came first, when the same one had been told earlier",
+            vec![
+                told(2, "customer.updated", &customer("user_1")),
+                told(3, "customer.updated", &customer("user_2")),
+                told(5, "customer.updated", &customer("user_1")),
+            ],
+        ),
+        (
+            "a refund waited for the grant of an invoice that had become void",
+            vec![
+                told(9, "invoice_payment.paid", &link("pi_1")),
+                told(20, "refund.created", &refund("pi_1")),
+                told(30, "invoice.voided", &invoice("void", 0, &line())),
+            ],
+        ),
+        (
+            "an invoice waited for a price when its twin had granted already, and what only it told stayed unknown",
+            vec![
+                told(10, "invoice.paid", &named),
+                told(10, "invoice.payment_succeeded", &invoice("paid", 1000, &priced)),
+            ],
+        ),
+        (
+            "a refund waited for the charge of one payment when the charge of the other had told what was paid",
+            vec![
+                told(9, "invoice_payment.paid", &link("pi_1")),
+                told(9, "invoice_payment.created", &link("pi_2")),
+                told(10, "invoice.paid", &invoice("paid", 0, &line())),
+                told(11, "charge.succeeded", &charge),
+                told(20, "refund.created", &refund("pi_2")),
+            ],
+        ),
+    ];
+    let books = Books::open(policy(Basis::Catalogue, false));
+    for (story, events) in rows {
+        let deliveries = events.iter().map(|told| delivery(told, 100)).collect();
+        let history = History { deliveries, events, now: 100 };
+        let first = as_it_happened(history.events.len());
+        let expected = tell(&books, &history, &first, None);
+        for order in orders(history.events.len()) {
+            let other: Telling = order.into_iter().map(|index| vec![index]).collect();
+            if tell(&books, &history, &other, None) != expected {
+                panic!("{story}: {}", explain(&books, &history, first, other));
+            }
+        }
     }
 }
