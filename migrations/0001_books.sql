@@ -33,7 +33,7 @@ CREATE TABLE events (
     last_error      TEXT,
     CHECK ((status = 'completed') = (outcome IS NOT NULL)),
     CHECK ((status = 'completed') = (processed_at IS NOT NULL)),
-    CHECK (status <> 'pending' OR needs IS NOT NULL),
+    CHECK (status <> 'pending' OR needs <> ''),
     CHECK (status <> 'completed' OR woken = 0),
     CHECK (dead_letter = 0 OR status = 'failed')
 ) STRICT, WITHOUT ROWID;
@@ -362,8 +362,8 @@ FROM accounts;
 
 CREATE VIEW v_subscriptions AS
 SELECT s.subscription_id, s.account_id, s.status, s.tier,
-       (SELECT group_concat(price_id, ',') FROM (SELECT price_id FROM subscription_items i
-         WHERE i.subscription_id = s.subscription_id ORDER BY price_id)) AS price_ids,
+       (SELECT group_concat(price_id, ',' ORDER BY price_id) FROM subscription_items i
+         WHERE i.subscription_id = s.subscription_id) AS price_ids,
        (SELECT quantity FROM subscription_items i
          WHERE i.subscription_id = s.subscription_id ORDER BY gives_tier DESC, position LIMIT 1) AS quantity,
        s.current_period_end, s.ends_at, s.collection_paused, s.pending_tier, s.pending_tier_at, s.source_event_id

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::{Server, ServerHandle};
 use anyhow::Context as _;
@@ -28,6 +28,9 @@ const WORKERS: usize = 2;
 
 /// Connections that look up repeats: one for each worker, and one for whoever comes beside them.
 const READERS: u32 = 3;
+
+/// How often to look whether the writer has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The name under which a database keeps the digest of its server's catalogue.
 pub const CATALOGUE_DIGEST: &str = "catalogue_digest";
@@ -133,13 +136,15 @@ impl Service {
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
     pub async fn drain(self) -> anyhow::Result<()> {
-        let writer = self.writer;
-        let ended = tokio::task::spawn_blocking(move || writer.join());
-        match tokio::time::timeout(self.grace, ended).await {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(_) => anyhow::bail!("the writer ended badly; run `billingd verify`"),
-            Err(_) => anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost"),
+        let deadline = Instant::now() + self.grace;
+        // Not joined before it has ended: nobody could stop waiting then.
+        while !self.writer.is_finished() {
+            if Instant::now() > deadline {
+                anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost");
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
+        self.writer.join().map_err(|_| anyhow::anyhow!("the writer ended badly; run `billingd verify`"))
     }
 }
 

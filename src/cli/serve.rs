@@ -15,6 +15,11 @@ use super::DONE;
 
 pub(super) fn run(config: &Config) -> anyhow::Result<u8> {
     start_log(config);
+    // The text of a panic may quote what it stumbled over, which belongs into no log.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "a bug: something panicked");
+    }));
     actix_web::rt::System::new().block_on(serve(config))?;
     Ok(DONE)
 }

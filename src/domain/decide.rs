@@ -31,6 +31,8 @@ pub struct Facts {
     pub granted_by: Option<EventId>,
     /// The account of the event.
     pub account: Option<AccountHeld>,
+    /// Another live account with the reference that the event tells.
+    pub namesake: Option<AccountId>,
     /// Prices that earlier snapshots told, as far as this event's lines need them.
     pub prices: KnownPrices,
     /// The payment of the event, and what it paid.
@@ -74,6 +76,28 @@ pub enum Decided {
     Granted(Granted),
 }
 
+impl Decided {
+    /// What became of the grant of an invoice in this status; `None`: nothing told of the invoice.
+    #[must_use]
+    pub fn of_invoice(granted: Option<Granted>, status: Option<&str>) -> Self {
+        match granted {
+            Some(granted) => Self::Granted(granted),
+            None if status.is_some_and(is_final) => Self::Nothing,
+            None => Self::NotYet,
+        }
+    }
+
+    /// What became of the grant of a checkout; it is remembered only once it is decided.
+    #[must_use]
+    pub fn of_checkout(granted: Option<Granted>, is_remembered: bool) -> Self {
+        match granted {
+            Some(granted) => Self::Granted(granted),
+            None if is_remembered => Self::Nothing,
+            None => Self::NotYet,
+        }
+    }
+}
+
 /// What is held about a subscription and its account.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SubscriptionFacts {
@@ -83,7 +107,18 @@ pub struct SubscriptionFacts {
     pub standing: Option<Standing>,
     /// What was paid for, under `downgrade = "period_end"`.
     pub periods: Vec<PaidPeriod>,
-    /// The other subscriptions of the account.
+    /// Every account that the subscription belongs to in any snapshot that counts, before or after.
+    pub accounts: Vec<AccountTier>,
+}
+
+/// What decides about the plan of an account, besides one subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountTier {
+    /// The account.
+    pub account: AccountId,
+    /// The plan that it is on.
+    pub tier: Option<String>,
+    /// Its other subscriptions.
     pub others: Vec<Contribution>,
 }
 
@@ -105,8 +140,6 @@ pub struct InvoiceHeld {
 pub struct AccountHeld {
     /// The user's own id and how it was learned.
     pub reference: Option<Reference>,
-    /// The plan that it is on.
-    pub tier: Option<String>,
     /// The customer was deleted at Stripe.
     pub deleted: bool,
 }
@@ -399,9 +432,9 @@ pub fn decide(event: &Event, facts: &Facts, policy: &Policy, now: UnixSeconds) -
         Body::Refund(refund) => payment::decide_refund(event, refund, facts),
         Body::Dispute(dispute) => payment::decide_dispute(event, dispute, facts),
         Body::Price(price) => Draft::default().learn(price.clone()).no_effect("the price is remembered"),
-        Body::CreditNote(note) => payment::decide_credit_note(note),
+        Body::CreditNote(note) => payment::decide_credit_note(event, note),
         Body::Thin(thin) => match &thin.related_url {
-            Some(path) if is_acted_on(&event.kind) => Decision::Wait(vec![Need::Object(path.clone())]),
+            Some(path) if thin.is_acted_on => Decision::Wait(vec![Need::Object(path.clone())]),
             _ => ignored("thin event of a type without rule"),
         },
         Body::Other if event.kind.starts_with("subscription_schedule.") => {
@@ -415,21 +448,6 @@ pub fn decide(event: &Event, facts: &Facts, policy: &Policy, now: UnixSeconds) -
 #[must_use]
 pub fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
     subscription::end_held_tier(id, facts, policy, now)
-}
-
-/// Thin events of the objects that have a rule.
-fn is_acted_on(kind: &str) -> bool {
-    const FAMILIES: [&str; 8] = [
-        "invoice.",
-        "invoice_payment.",
-        "checkout.session.",
-        "customer.",
-        "charge.",
-        "refund.",
-        "payment_intent.",
-        "price.",
-    ];
-    kind.strip_prefix("v1.").is_some_and(|kind| FAMILIES.iter().any(|family| kind.starts_with(family)))
 }
 
 /// A completion in the making: its effects, and what they let others know.
@@ -488,6 +506,7 @@ impl Draft {
                     | Effect::CloseAccount(..)
                     | Effect::Grant(..)
                     | Effect::Correct(..)
+                    | Effect::Restand(..)
                     | Effect::ChangeTier(..)
             )
         });
@@ -513,29 +532,48 @@ fn ignored(reason: &'static str) -> Decision {
     Draft::default().complete(Outcome::Ignored, Some(reason.into()))
 }
 
+/// The finding of two live accounts with one reference.
+const SHARED_REFERENCE: &str = "shared_reference";
+
 /// The change of an account's reference that this event makes, if it makes one.
 fn reference_of(
     event: &Event,
     account: &AccountId,
-    held: Option<&AccountHeld>,
+    facts: &Facts,
     metadata: Option<&String>,
     client_reference_id: Option<&String>,
-) -> Option<Effect> {
+) -> Vec<Effect> {
     let told = |text: &String, strength| Reference { text: text.clone(), strength, at: event.created };
-    let reference = metadata
-        .map(|text| told(text, ReferenceStrength::Metadata))
-        .or_else(|| client_reference_id.map(|text| told(text, ReferenceStrength::ClientReferenceId)))?;
-    let Some(held) = held.and_then(|held| held.reference.as_ref()) else {
-        return Some(Effect::SetReference(account.clone(), reference));
-    };
-    let stronger = reference.strength > held.strength;
-    let earlier = reference.strength == held.strength && (reference.at, &reference.text) < (held.at, &held.text);
-    if !stronger && !earlier {
-        return None;
+    let by_metadata = metadata.map(|text| told(text, ReferenceStrength::Metadata));
+    let by_client = || client_reference_id.map(|text| told(text, ReferenceStrength::ClientReferenceId));
+    let Some(reference) = by_metadata.or_else(by_client) else { return Vec::new() };
+    let held = facts.account.as_ref().and_then(|held| held.reference.as_ref());
+    if let Some(held) = held {
+        let stronger = reference.strength > held.strength;
+        let earlier = reference.strength == held.strength && (reference.at, &reference.text) < (held.at, &held.text);
+        if !stronger && !earlier {
+            return Vec::new();
+        }
+        // How surely and how early it is known decides about whatever else comes, so it counts for the same text too.
+        if reference.text == held.text {
+            return vec![Effect::ConfirmReference(account.clone(), reference)];
+        }
     }
-    // How surely and how early it is known decides about whatever else comes, so it counts for the same text too.
-    let effect = if reference.text == held.text { Effect::ConfirmReference } else { Effect::SetReference };
-    Some(effect(account.clone(), reference))
+    let finding = facts.namesake.as_ref().map(|other| {
+        Effect::OpenFinding(Finding {
+            kind: SHARED_REFERENCE,
+            subject: account.to_string(),
+            expected: "one live account for each reference".into(),
+            actual: format!("{other} has the reference {} as well", reference.text),
+        })
+    });
+    [Effect::SetReference(account.clone(), reference)].into_iter().chain(finding).collect()
+}
+
+/// Nothing changes the status of an invoice that is paid or void.
+#[must_use]
+pub fn is_final(status: &str) -> bool {
+    matches!(status, "paid" | "void")
 }
 
 fn is_before_cutover(settled_at: UnixSeconds, policy: &Policy) -> bool {

@@ -105,8 +105,6 @@ pub struct Invoice {
     pub payments: Vec<PaymentRef>,
     /// What was sold.
     pub lines: Lines,
-    /// The prices that its lines carry whole (older shapes).
-    pub prices: Vec<Price>,
     /// The user's own id for the customer, from the invoice's or its subscription's metadata.
     pub reference: Option<String>,
 }
@@ -387,14 +385,8 @@ pub struct Dispute {
 pub struct CreditNote {
     /// `cn_…`
     pub id: CreditNoteId,
-    /// The invoice that it corrects.
-    pub invoice: Option<InvoiceId>,
     /// The customer.
     pub customer: Option<AccountId>,
-    /// The currency.
-    pub currency: Currency,
-    /// Minor units, all of its parts together.
-    pub total: i64,
     /// A part goes to the customer's balance at Stripe.
     pub to_balance: bool,
     /// Minor units that are given back outside of Stripe.
@@ -406,8 +398,8 @@ pub struct CreditNote {
 pub struct Thin {
     /// The snapshot event that announces the same.
     pub snapshot_event: Option<EventId>,
-    /// Type of the object it speaks of, such as `invoice`.
-    pub related_type: Option<String>,
+    /// Its snapshot twin is of a type that has a rule.
+    pub is_acted_on: bool,
     /// Where the object can be read.
     pub related_url: Option<String>,
 }

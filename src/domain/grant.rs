@@ -76,11 +76,23 @@ pub fn of_amount(amount: i64, currency: Currency, into: Option<Currency>) -> Gra
 /// What a settled invoice grants.
 #[must_use]
 pub fn of_invoice(invoice: &Invoice, policy: &Policy, known: &KnownPrices) -> Grant {
+    if is_foreign(invoice, policy) {
+        return Grant::Foreign;
+    }
     match (&policy.credits.basis, &invoice.lines) {
         (Basis::AmountPaid(into), _) => of_amount(money_paid(invoice), invoice.currency, *into),
         (Basis::Catalogue, Lines::Truncated) => Grant::Needs(Missing::Lines),
         (Basis::Catalogue, Lines::Complete(lines)) => of_lines(lines, policy, known),
     }
+}
+
+/// It sells only what belongs to another product on the same Stripe account.
+#[must_use]
+pub fn is_foreign(invoice: &Invoice, policy: &Policy) -> bool {
+    let Lines::Complete(lines) = &invoice.lines else { return false };
+    let mut rules =
+        lines.iter().filter_map(|line| line.price.as_ref()).map(|price| policy.catalogue.rule(price)).peekable();
+    rules.peek().is_some() && rules.all(|rule| rule.is_some_and(|rule| rule.foreign))
 }
 
 /// The money that was paid for an invoice: before basil, what was paid outside of Stripe is not in `amount_paid`.

@@ -8,31 +8,37 @@ use std::fmt;
 /// The longest id that Stripe documents, in bytes.
 pub const ID_BYTES_MAX: usize = 255;
 
+/// The longest id of an event, in bytes: events of our own carry the id of what they are about.
+pub const EVENT_ID_BYTES_MAX: usize = 512;
+
 /// A text that cannot be an id: empty, longer than [`ID_BYTES_MAX`], or with control characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAnId;
 
 impl fmt::Display for NotAnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not an id: must have 1 to {ID_BYTES_MAX} bytes and no control characters")
+        write!(
+            f,
+            "not an id: must have 1 to {ID_BYTES_MAX} bytes (an event: {EVENT_ID_BYTES_MAX}) and no control characters"
+        )
     }
 }
 
 impl std::error::Error for NotAnId {}
 
 macro_rules! id {
-    ($(#[$doc:meta] $name:ident;)+) => {$(
+    ($(#[$doc:meta] $name:ident: $bytes_max:expr;)+) => {$(
         #[$doc]
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Accepts any text of 1 to [`ID_BYTES_MAX`] bytes without control characters.
+            /// Accepts any text from 1 byte to the longest that its kind may have, without control characters.
             ///
             /// # Errors
             /// [`NotAnId`] for everything else.
             pub fn parse(text: &str) -> Result<Self, NotAnId> {
-                if text.is_empty() || text.len() > ID_BYTES_MAX || text.chars().any(char::is_control) {
+                if text.is_empty() || text.len() > $bytes_max || text.chars().any(char::is_control) {
                     return Err(NotAnId);
                 }
                 Ok(Self(text.into()))
@@ -61,27 +67,27 @@ macro_rules! id {
 
 id! {
     /// Something that happened once: `evt_…` from Stripe, `op_…`, `import:…` or `job:…` of our own.
-    EventId;
+    EventId: EVENT_ID_BYTES_MAX;
     /// A Stripe customer, which is what an account of ours is.
-    AccountId;
+    AccountId: ID_BYTES_MAX;
     /// An invoice, `in_…`.
-    InvoiceId;
+    InvoiceId: ID_BYTES_MAX;
     /// A checkout session, `cs_…`.
-    CheckoutId;
+    CheckoutId: ID_BYTES_MAX;
     /// A subscription, `sub_…`.
-    SubscriptionId;
+    SubscriptionId: ID_BYTES_MAX;
     /// A payment intent (`pi_…`) or, where there is none, a charge (`ch_…`, `py_…`).
-    PaymentId;
+    PaymentId: ID_BYTES_MAX;
     /// A charge, `ch_…` or `py_…`.
-    ChargeId;
+    ChargeId: ID_BYTES_MAX;
     /// A price (`price_…`) or its predecessor, a plan; merchants may have chosen the id.
-    PriceId;
+    PriceId: ID_BYTES_MAX;
     /// A refund, `re_…` or `pyr_…`.
-    RefundId;
+    RefundId: ID_BYTES_MAX;
     /// A dispute, `dp_…` or `du_…`.
-    DisputeId;
+    DisputeId: ID_BYTES_MAX;
     /// A credit note, `cn_…`.
-    CreditNoteId;
+    CreditNoteId: ID_BYTES_MAX;
 }
 
 #[cfg(test)]
@@ -92,9 +98,10 @@ mod tests {
     fn any_text_of_sensible_length_is_an_id() {
         assert!(EventId::parse("evt_1").is_ok());
         assert!(AccountId::parse("Größe-7").is_ok());
-        assert!(EventId::parse(&"x".repeat(ID_BYTES_MAX)).is_ok());
+        assert!(InvoiceId::parse(&"x".repeat(ID_BYTES_MAX)).is_ok());
         assert_eq!(EventId::parse(""), Err(NotAnId));
-        assert_eq!(EventId::parse(&"x".repeat(ID_BYTES_MAX + 1)), Err(NotAnId));
+        assert_eq!(InvoiceId::parse(&"x".repeat(ID_BYTES_MAX + 1)), Err(NotAnId));
+        assert!(EventId::parse(&"x".repeat(EVENT_ID_BYTES_MAX)).is_ok());
         assert_eq!(EventId::parse("evt\n1"), Err(NotAnId));
     }
 }

@@ -27,11 +27,22 @@ impl Budget {
     }
 }
 
-/// A whole body, which holds its part of the budget for as long as it lives.
+/// A whole body with its part of the budget.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) bytes: web::Bytes,
-    _held: Option<OwnedSemaphorePermit>,
+    held: Held,
+}
+
+/// A part of the budget, held for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Held(#[expect(dead_code, reason = "what counts is when it is dropped")] Option<OwnedSemaphorePermit>);
+
+impl Body {
+    /// Gives the bytes up and keeps their part of the budget, for what was made of them.
+    pub(super) fn into_held(self) -> Held {
+        self.held
+    }
 }
 
 /// Why a body was not taken.
@@ -69,7 +80,7 @@ pub(super) async fn read(
         }
         bytes.extend_from_slice(&chunk);
     }
-    Ok(Body { bytes: bytes.freeze(), _held: held })
+    Ok(Body { bytes: bytes.freeze(), held: Held(held) })
 }
 
 /// The length that the client announced, if it did.

@@ -74,10 +74,13 @@ async fn deliver(
         tracing::error!(event_id = %event.id, %error, "a payload was not packed");
         Refusal::unavailable()
     })?;
-    drop(body);
+    // What waits counts as much as what arrives.
+    let held = body.into_held();
     let (id, kind) = (event.id.clone(), event.kind.clone());
     let delivery = Delivery { event, payload: Some(payload), source: Source::Webhook, received };
-    match public.writer.run(delivery).await {
+    let ran = public.writer.run(delivery).await;
+    drop(held);
+    match ran {
         Ok(answer) => {
             log(id.as_str(), &kind, &answer, began);
             Ok(answer::of_delivery(&id, &answer))

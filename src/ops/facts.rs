@@ -1,8 +1,10 @@
 //! What the books hold about the subject of an event, read in the transaction that will change them.
 
+use std::collections::BTreeSet;
+
 use rusqlite::Connection;
 
-use crate::domain::decide::{AccountHeld, Fact, Facts, MoneyFacts, SubscriptionFacts};
+use crate::domain::decide::{self, AccountHeld, AccountTier, Fact, Facts, MoneyFacts, SubscriptionFacts};
 use crate::domain::event::{Body, Event, Invoice, Lines, PaymentRef, Unit};
 use crate::domain::grant::{self, KnownPrices};
 use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};
@@ -11,6 +13,31 @@ use crate::store::{StoreError, accounts, invoices, ledger, payments, prices, sub
 
 /// Reads the facts for one event.
 pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
+    let mut facts = of_body(connection, event, policy)?;
+    if let Some((account, reference)) = told_reference(&event.body) {
+        let held = facts.account.as_ref().and_then(|held| held.reference.as_ref());
+        if held.is_none_or(|held| held.text != reference) {
+            facts.namesake = accounts::namesake(connection, reference, account)?;
+        }
+    }
+    Ok(facts)
+}
+
+/// Whose reference an event tells, and which.
+fn told_reference(body: &Body) -> Option<(&AccountId, &str)> {
+    let (account, reference) = match body {
+        Body::Invoice(invoice) => (invoice.customer.as_ref(), invoice.reference.as_ref()),
+        Body::Subscription(subscription) => (subscription.customer.as_ref(), subscription.reference.as_ref()),
+        Body::Customer(customer) => (Some(&customer.id), customer.reference.as_ref()),
+        Body::Checkout(checkout) => {
+            (checkout.customer.as_ref(), checkout.reference.as_ref().or(checkout.client_reference_id.as_ref()))
+        }
+        _ => (None, None),
+    };
+    account.zip(reference.map(String::as_str))
+}
+
+fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
     match &event.body {
         Body::Invoice(invoice) => of_invoice(connection, invoice, policy),
         Body::Checkout(checkout) => {
@@ -27,10 +54,8 @@ pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> R
         Body::Customer(customer) => Ok(Facts { account: account(connection, Some(&customer.id))?, ..Facts::default() }),
         Body::Subscription(subscription) => {
             let mut facts = Facts { account: account(connection, subscription.customer.as_ref())?, ..Facts::default() };
-            facts.subscription = of_subscription(connection, &subscription.id, policy)?;
-            if let Some(account) = &subscription.customer {
-                facts.subscription.others = subscriptions::others(connection, account, &subscription.id)?;
-            }
+            let told = subscription.customer.as_ref();
+            facts.subscription = of_subscription(connection, &subscription.id, told, policy)?;
             Ok(facts)
         }
         Body::InvoicePayment(link) => match &link.payment {
@@ -45,8 +70,21 @@ pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> R
             let names = PaymentRef { payment_intent: charge.payment_intent.clone(), charge: Some(charge.id.clone()) };
             of_payment(connection, &names, charge.invoice.as_ref())
         }
-        Body::Refund(refund) => of_payment(connection, &refund.payment, None),
-        Body::Dispute(dispute) => of_payment(connection, &dispute.payment, None),
+        Body::Refund(refund) => {
+            let mut facts = of_payment(connection, &refund.payment, None)?;
+            // It may be known by another name of its payment.
+            if facts.money.payment.refunds.iter().all(|held| held.id != refund.id) {
+                facts.money.payment.refunds.extend(payments::refund(connection, &refund.id)?);
+            }
+            Ok(facts)
+        }
+        Body::Dispute(dispute) => {
+            let mut facts = of_payment(connection, &dispute.payment, None)?;
+            if facts.money.payment.disputes.iter().all(|held| held.id != dispute.id) {
+                facts.money.payment.disputes.extend(payments::dispute(connection, &dispute.id)?);
+            }
+            Ok(facts)
+        }
         Body::Price(_) | Body::CreditNote(_) | Body::Thin(_) | Body::Other | Body::Unreadable(_) => {
             Ok(Facts::default())
         }
@@ -55,13 +93,7 @@ pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> R
 
 /// Reads the facts about one subscription and its account, for when no event tells of it.
 pub(super) fn of_standing(connection: &Connection, id: &SubscriptionId, policy: &Policy) -> Result<Facts, StoreError> {
-    let mut facts = Facts { subscription: of_subscription(connection, id, policy)?, ..Facts::default() };
-    let standing = facts.subscription.standing.as_ref();
-    if let Some(owner) = standing.and_then(|standing| standing.state.account.clone()) {
-        facts.account = account(connection, Some(&owner))?;
-        facts.subscription.others = subscriptions::others(connection, &owner, id)?;
-    }
-    Ok(facts)
+    Ok(Facts { subscription: of_subscription(connection, id, None, policy)?, ..Facts::default() })
 }
 
 fn of_invoice(connection: &Connection, invoice: &Invoice, policy: &Policy) -> Result<Facts, StoreError> {
@@ -74,31 +106,30 @@ fn of_invoice(connection: &Connection, invoice: &Invoice, policy: &Policy) -> Re
         prices: known_prices(connection, invoice, policy)?,
         ..Facts::default()
     };
-    if has_more_to_say(invoice, &facts) {
+    if has_more_to_say(invoice, held.is_linked, &facts) {
         facts.money.roots.push(payments::invoice_root(connection, &invoice.id, &invoice.payments)?);
     }
     if policy.tiers.keep_until_period_end
         && invoice.status == "paid"
         && let Some(id) = &invoice.subscription
     {
-        facts.subscription = of_subscription(connection, id, policy)?;
-        if let Some(account) = &invoice.customer {
-            facts.subscription.others = subscriptions::others(connection, account, id)?;
-        }
+        facts.subscription = of_subscription(connection, id, None, policy)?;
     }
     Ok(facts)
 }
 
-/// A settled invoice that was decided before can change what is taken back of it; one that is new cannot, because
-/// what moves its money waits for the decision.
-fn has_more_to_say(invoice: &Invoice, facts: &Facts) -> bool {
-    let Some(held) = &facts.invoice else { return facts.granted_by.is_some() };
+/// A settled invoice that was decided before, or whose payments are known, can change what is taken back of it; one
+/// that is new cannot, because what moves its money waits for the decision.
+fn has_more_to_say(invoice: &Invoice, is_linked: bool, facts: &Facts) -> bool {
     if invoice.status != "paid" {
         return false;
     }
+    let held = facts.invoice.as_ref();
     match facts.granted_by {
-        Some(_) => held.amount_paid != grant::money_paid(invoice) || !invoice.payments.is_empty(),
-        None => held.status == "paid",
+        Some(_) => {
+            held.is_none_or(|held| held.amount_paid != grant::money_paid(invoice)) || !invoice.payments.is_empty()
+        }
+        None => is_linked || held.is_some_and(|held| decide::is_final(&held.status)),
     }
 }
 
@@ -132,15 +163,28 @@ fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&Invo
     Ok(Facts { money: MoneyFacts { payment, roots }, ..Facts::default() })
 }
 
+/// `told` is whose the subscription is, as an event tells it.
 fn of_subscription(
     connection: &Connection,
     id: &SubscriptionId,
+    told: Option<&AccountId>,
     policy: &Policy,
 ) -> Result<SubscriptionFacts, StoreError> {
     let (known, standing) = subscriptions::held(connection, id)?;
     let periods =
         if policy.tiers.keep_until_period_end { subscriptions::paid_periods(connection, id)? } else { Vec::new() };
-    Ok(SubscriptionFacts { known, standing, periods, others: Vec::new() })
+    let in_snapshots = known.newest.iter().filter_map(|snapshot| snapshot.state.account.as_ref());
+    let stands_with = standing.iter().filter_map(|standing| standing.state.account.as_ref());
+    let owners: BTreeSet<&AccountId> = told.into_iter().chain(in_snapshots).chain(stands_with).collect();
+    let mut accounts = Vec::with_capacity(owners.len());
+    for account in owners {
+        accounts.push(AccountTier {
+            account: account.clone(),
+            tier: accounts::tier(connection, account)?,
+            others: subscriptions::others(connection, account, id)?,
+        });
+    }
+    Ok(SubscriptionFacts { known, standing, periods, accounts })
 }
 
 fn account(connection: &Connection, account: Option<&AccountId>) -> Result<Option<AccountHeld>, StoreError> {

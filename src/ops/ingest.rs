@@ -37,6 +37,9 @@ const WOKEN_MAX: usize = 256;
 /// How many held tiers one batch ends at most.
 const DUE_MAX: usize = 64;
 
+/// When to look again at a held tier that could not be ended, in seconds.
+const STUCK_S: i64 = 60;
+
 /// A verified and parsed event, ready for the writer.
 #[derive(Debug, Clone)]
 pub struct Delivery {
@@ -231,14 +234,28 @@ impl Run<'_> {
         Ok(answers)
     }
 
-    /// Runs one event inside a savepoint of its own.
+    /// Runs one event apart from its neighbours.
     fn deliver(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
+        match self.apart(|run| run.attempt(delivery))? {
+            Ok(answer) => Ok(answer),
+            Err(failure) => self.fail(delivery, &meta_of(delivery), &failure),
+        }
+    }
+
+    /// Does a part of the work so that an error or a panic in it takes back that part alone.
+    ///
+    /// # Errors
+    /// Trouble with disk, memory or locks, which takes back everything.
+    fn apart<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<Result<T, Failure>, StoreError> {
         let (connection, chain, arrived) = (self.books.connection, self.books.chain, self.arrivals.len());
         savepoint::begin(connection)?;
-        let failure = match catch_unwind(AssertUnwindSafe(|| self.attempt(delivery))) {
-            Ok(Ok(answer)) => {
+        let failure = match catch_unwind(AssertUnwindSafe(|| work(self))) {
+            Ok(Ok(done)) => {
                 savepoint::keep(connection)?;
-                return Ok(answer);
+                return Ok(Ok(done));
             }
             // FULL, IOERR and NOMEM may have rolled back all of the transaction.
             Ok(Err(error)) if error.is_environmental() || connection.is_autocommit() => return Err(error),
@@ -248,7 +265,7 @@ impl Run<'_> {
         savepoint::take_back(connection)?;
         self.books.chain = chain;
         self.arrivals.truncate(arrived);
-        self.fail(delivery, &meta_of(delivery), &failure)
+        Ok(Err(failure))
     }
 
     fn attempt(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
@@ -372,42 +389,51 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ends held tiers whose time has come; returns when the next one ends.
+    /// Ends held tiers whose time has come; returns when to look again.
     fn end_held_tiers(&mut self, next_due: Option<UnixSeconds>) -> Result<Option<UnixSeconds>, StoreError> {
         if !self.policy.tiers.keep_until_period_end {
             return Ok(None);
         }
         let (connection, now) = (self.books.connection, self.books.now / 1000);
+        let mut is_stuck = false;
         if next_due.is_some_and(|due| due <= now) {
             for (id, due) in subscriptions::due(connection, now, DUE_MAX)? {
-                self.end_held_tier(&id, due)?;
+                if let Err(failure) = self.apart(|run| run.end_held_tier(&id, due))? {
+                    is_stuck = true;
+                    tracing::error!(subscription = %id, error = failure.message, "a held tier could not be ended");
+                }
             }
         }
-        subscriptions::next_due(connection)
+        let next = subscriptions::next_due(connection)?;
+        Ok(if is_stuck { next.map(|next| next.max(now + STUCK_S)) } else { next })
     }
 
     fn end_held_tier(&mut self, id: &SubscriptionId, due: UnixSeconds) -> Result<(), StoreError> {
         let (connection, now) = (self.books.connection, self.books.now);
         let facts = facts::of_standing(connection, id, self.policy)?;
         let account = facts.subscription.standing.as_ref().and_then(|standing| standing.state.account.clone());
-        let text = format!("job:downgrade:{id}:{due}");
-        let event = EventId::parse(&text)
-            .map_err(|error| StoreError::Damaged { what: format!("event id {text}"), problem: error.to_string() })?;
-        let meta = EventMeta {
-            id: &event,
-            source: Source::Job,
-            kind: "job.downgrade",
-            api_version: None,
-            livemode: self.policy.livemode,
-            stripe_account: None,
-            object_id: Some(id.as_str()),
-            account: account.as_ref(),
-            created: due,
-            received: now,
-        };
         let completion = decide::end_held_tier(id, &facts, self.policy, now / 1000);
-        events::complete(connection, &meta, completion.outcome, completion.reason.as_deref(), now)?;
-        self.books.apply_all(Cause { event: &meta, actor: "job:downgrade" }, &completion.effects)
+        // The same moment may come twice: a clock that was set back holds the tier again.
+        for turn in 1.. {
+            let event = downgrade_id(id, due, turn)?;
+            let meta = EventMeta {
+                id: &event,
+                source: Source::Job,
+                kind: "job.downgrade",
+                api_version: None,
+                livemode: self.policy.livemode,
+                stripe_account: None,
+                object_id: Some(id.as_str()),
+                account: account.as_ref(),
+                created: due,
+                received: now,
+            };
+            if events::complete(connection, &meta, completion.outcome, completion.reason.as_deref(), now)? == Claim::Won
+            {
+                return self.books.apply_all(Cause { event: &meta, actor: "job:downgrade" }, &completion.effects);
+            }
+        }
+        Ok(())
     }
 
     fn count_repeats(&mut self) -> Result<(), StoreError> {
@@ -423,6 +449,12 @@ struct FailureDetail<'a> {
     code: &'a str,
     why: &'a str,
     attempts: i64,
+}
+
+fn downgrade_id(id: &SubscriptionId, due: UnixSeconds, turn: u32) -> Result<EventId, StoreError> {
+    let text = if turn == 1 { format!("job:downgrade:{id}:{due}") } else { format!("job:downgrade:{id}:{due}:{turn}") };
+    EventId::parse(&text)
+        .map_err(|error| StoreError::Damaged { what: format!("event id {text}"), problem: error.to_string() })
 }
 
 fn meta_of(delivery: &Delivery) -> EventMeta<'_> {

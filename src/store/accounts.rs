@@ -23,7 +23,7 @@ fn strength_of(code: i64) -> ReferenceStrength {
     }
 }
 
-/// Reads the columns `reference`, `reference_strength`, `reference_at`, `tier`, `deleted_at`.
+/// Reads the columns `reference`, `reference_strength`, `reference_at`, `deleted_at`.
 pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
     let reference: Option<String> = row.get("reference")?;
     let strength: i64 = row.get("reference_strength")?;
@@ -34,7 +34,6 @@ pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
             strength: strength_of(strength),
             at: at.unwrap_or_default(),
         }),
-        tier: row.get("tier")?,
         deleted: row.get::<_, Option<UnixSeconds>>("deleted_at")?.is_some(),
     })
 }
@@ -46,10 +45,22 @@ pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
 pub fn held(connection: &Connection, account: &AccountId) -> Result<Option<AccountHeld>, StoreError> {
     Ok(connection
         .prepare_cached(
-            "SELECT reference, reference_strength, reference_at, tier, deleted_at FROM accounts WHERE account_id = :account",
+            "SELECT reference, reference_strength, reference_at, deleted_at FROM accounts WHERE account_id = :account",
         )?
         .query_row(named_params! { ":account": account }, held_from_row)
         .optional()?)
+}
+
+/// The plan that an account is on.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn tier(connection: &Connection, account: &AccountId) -> Result<Option<String>, StoreError> {
+    let tier: Option<Option<String>> = connection
+        .prepare_cached("SELECT tier FROM accounts WHERE account_id = :account")?
+        .query_row(named_params! { ":account": account }, |row| row.get("tier"))
+        .optional()?;
+    Ok(tier.flatten())
 }
 
 /// The account exists from now on.
@@ -92,6 +103,20 @@ pub fn close(connection: &Connection, account: &AccountId, at: UnixSeconds) -> R
         .prepare_cached("UPDATE accounts SET deleted_at = coalesce(deleted_at, :at) WHERE account_id = :account")?
         .execute(named_params! { ":account": account, ":at": at })?;
     Ok(())
+}
+
+/// Another live account with the same reference.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn namesake(connection: &Connection, reference: &str, but: &AccountId) -> Result<Option<AccountId>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT account_id FROM accounts
+             WHERE reference = :reference AND account_id <> :but AND deleted_at IS NULL ORDER BY account_id LIMIT 1",
+        )?
+        .query_row(named_params! { ":reference": reference, ":but": but }, |row| row.get("account_id"))
+        .optional()?)
 }
 
 /// The accounts that an id or a reference names: at most one by id, else all with that reference.

@@ -15,6 +15,8 @@ pub struct Held {
     pub granted_by: Option<EventId>,
     /// The account.
     pub account: Option<AccountHeld>,
+    /// A payment of it is known.
+    pub is_linked: bool,
 }
 
 /// Reads what is held about an invoice, the grant of `fact` and an account.
@@ -30,7 +32,8 @@ pub fn held(
     Ok(connection
         .prepare_cached(
             "SELECT i.status, i.amount_paid, i.snapshot_at, i.source_event_id, e.source_event_id AS granted_by,
-                    a.account_id, a.reference, a.reference_strength, a.reference_at, a.tier, a.deleted_at
+                    a.account_id, a.reference, a.reference_strength, a.reference_at, a.deleted_at,
+                    EXISTS (SELECT 1 FROM invoice_payments p WHERE p.invoice_id = :invoice) AS is_linked
              FROM (SELECT 1)
              LEFT JOIN invoices i ON i.invoice_id = :invoice
              LEFT JOIN ledger_entries e ON e.fact = :fact
@@ -50,6 +53,7 @@ pub fn held(
                     None => None,
                 },
                 granted_by: row.get("granted_by")?,
+                is_linked: row.get("is_linked")?,
                 account: if known { Some(accounts::held_from_row(row)?) } else { None },
             })
         })?)

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row, named_params};
 use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted};
 use crate::domain::decide::{CheckoutRow, Decided, Fact, Root};
 use crate::domain::event::PaymentRef;
-use crate::domain::ids::{AccountId, ChargeId, CheckoutId, EventId, InvoiceId, PaymentId};
+use crate::domain::ids::{AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, RefundId};
 use crate::domain::money::Currency;
 use crate::store::StoreError;
 
@@ -183,6 +183,26 @@ pub fn payment(connection: &Connection, names: &PaymentRef) -> Result<Payment, S
     Ok(payment)
 }
 
+/// One refund.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn refund(connection: &Connection, id: &RefundId) -> Result<Option<RefundHeld>, StoreError> {
+    Ok(select(connection, REFUND_BY_ID, named_params! { ":id": id }, refund_from_row)?.pop())
+}
+
+/// One dispute.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn dispute(connection: &Connection, id: &DisputeId) -> Result<Option<DisputeHeld>, StoreError> {
+    Ok(select(connection, DISPUTE_BY_ID, named_params! { ":id": id }, dispute_from_row)?.pop())
+}
+
+const REFUND_BY_ID: &str = "SELECT refund_id, payment_intent, charge_id, amount, currency, status, created_at,
+    failed_at, snapshot_at, source_event_id FROM refunds WHERE refund_id = :id";
+const DISPUTE_BY_ID: &str = "SELECT dispute_id, payment_intent, charge_id, amount, currency, status, withdrawn_at,
+    reinstated_at, snapshot_at, source_event_id FROM disputes WHERE dispute_id = :id";
 const CHARGES_BY_INTENT: &str = "SELECT charge_id, payment_intent, account_id, currency, amount_captured,
     amount_refunded, snapshot_at, source_event_id FROM payments WHERE payment_intent = :intent ORDER BY charge_id";
 const CHARGES_BY_CHARGE: &str = "SELECT charge_id, payment_intent, account_id, currency, amount_captured,
@@ -276,11 +296,8 @@ pub fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[Paymen
             Ok((row.get("status")?, row.get("amount_paid")?, row.get("currency")?))
         })
         .optional()?;
-    let decided = match granted(connection, &fact)? {
-        Some(granted) => Decided::Granted(granted),
-        None if row.as_ref().is_some_and(|(status, ..)| matches!(status.as_str(), "paid" | "void")) => Decided::Nothing,
-        None => Decided::NotYet,
-    };
+    let status = row.as_ref().map(|(status, ..)| status.as_str());
+    let decided = Decided::of_invoice(granted(connection, &fact)?, status);
     let sql = "SELECT payment_id, is_intent FROM invoice_payments WHERE invoice_id = :invoice
                ORDER BY is_intent DESC, payment_id";
     let linked = select(connection, sql, named_params! { ":invoice": invoice }, |row| {
@@ -317,11 +334,7 @@ pub fn checkout_root(connection: &Connection, checkout: &CheckoutId) -> Result<R
             Ok((row.get("amount_paid")?, row.get("currency")?, row.get("payment_intent")?))
         })
         .optional()?;
-    let decided = match granted(connection, &fact)? {
-        Some(granted) => Decided::Granted(granted),
-        None if row.is_some() => Decided::Nothing,
-        None => Decided::NotYet,
-    };
+    let decided = Decided::of_checkout(granted(connection, &fact)?, row.is_some());
     let (amount_paid, currency, intent) = row.unwrap_or_default();
     let payments = match intent {
         Some(intent) => vec![payment(connection, &PaymentRef { payment_intent: Some(intent), charge: None })?],

@@ -260,11 +260,14 @@ pub fn money_back(connection: &Connection, account: &str) -> Result<Vec<MoneyBac
                         SELECT r.root, c.payment_intent FROM roots r
                         JOIN checkouts c ON c.checkout_id = substr(r.root, length('grant:checkout:') + 1)
                         WHERE r.root LIKE 'grant:checkout:%')
-         SELECT DISTINCT 'refund' AS kind, refund_id AS id, root, amount, currency, status
-         FROM names JOIN refunds ON name IN (payment_intent, charge_id)
-         UNION ALL
-         SELECT DISTINCT 'dispute', dispute_id, root, amount, currency, status
-         FROM names JOIN disputes ON name IN (payment_intent, charge_id)
+         SELECT 'refund' AS kind, refund_id AS id, root, amount, currency, status
+         FROM names JOIN refunds ON payment_intent = name
+         UNION
+         SELECT 'refund', refund_id, root, amount, currency, status FROM names JOIN refunds ON charge_id = name
+         UNION
+         SELECT 'dispute', dispute_id, root, amount, currency, status FROM names JOIN disputes ON payment_intent = name
+         UNION
+         SELECT 'dispute', dispute_id, root, amount, currency, status FROM names JOIN disputes ON charge_id = name
          ORDER BY 1, 2",
         named_params! { ":account": account },
         |row| {

@@ -84,6 +84,26 @@ pub fn read(body: &[u8], metadata_key: &str) -> Result<Event, NotAnEvent> {
     })
 }
 
+/// A thin event of the same thing as a type that we act on. The finer ones of a subscription, which have no snapshot
+/// twin, tell of its state as well.
+fn is_acted_on_thinly(kind: &str) -> bool {
+    const FINER: [&str; 10] = [
+        "active",
+        "past_due",
+        "unpaid",
+        "incomplete",
+        "incomplete_expired",
+        "trialing",
+        "canceled",
+        "cancel_at_changed",
+        "item_price_changed",
+        "item_quantity_changed",
+    ];
+    let Some(kind) = kind.strip_prefix("v1.") else { return false };
+    let finer = kind.strip_prefix("customer.subscription.").is_some_and(|finer| FINER.contains(&finer));
+    finer || event_types().iter().any(|(known, _)| *known == kind)
+}
+
 /// The types that billingd acts on, and what each is for.
 #[must_use]
 pub fn event_types() -> &'static [(&'static str, &'static str)] {

@@ -1,8 +1,8 @@
 //! Checkout sessions: one in mode payment without an invoice is a fact of its own; all others only name the account.
 
 use super::{
-    CheckoutRow, Decision, Draft, Effect, Fact, Facts, Failure, Need, Outcome, failure, ignored, invoice,
-    is_before_cutover, reference_of,
+    CheckoutRow, Decision, Draft, Effect, Fact, Facts, Failure, Need, Outcome, failure, invoice, is_before_cutover,
+    reference_of,
 };
 use crate::domain::event::{Checkout, Event, PaymentRef};
 use crate::domain::grant::{self, Grant, Missing};
@@ -10,10 +10,16 @@ use crate::domain::policy::{Basis, Policy};
 
 /// Decides about one snapshot of a session.
 pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: &Policy) -> Decision {
-    let Some(account) = &checkout.customer else { return ignored("the session has no customer") };
     let mut draft = Draft::default();
+    let Some(account) = &checkout.customer else {
+        // A guest's payment grants nothing, which its refunds must know.
+        if is_a_fact(checkout) {
+            remember(&mut draft, checkout);
+        }
+        return draft.complete(Outcome::Ignored, Some("the session has no customer".into()));
+    };
     let (reference, client_reference) = (checkout.reference.as_ref(), checkout.client_reference_id.as_ref());
-    draft.extend(reference_of(event, account, facts.account.as_ref(), reference, client_reference));
+    draft.extend(reference_of(event, account, facts, reference, client_reference));
     if checkout.mode != "payment" {
         return draft.finish(Outcome::NoEffect, "only sessions in mode payment are settled by themselves");
     }
@@ -22,19 +28,11 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
         draft.link(invoice, if checkout.payment_intent.is_some() { std::slice::from_ref(&payment) } else { &[] });
         return draft.finish(Outcome::NoEffect, format!("left to invoice {invoice}"));
     }
-    if !matches!(checkout.payment_status.as_str(), "paid" | "no_payment_required") {
+    if !is_a_fact(checkout) {
         return draft.finish(Outcome::NoEffect, "the session is not paid");
     }
     let fact = Fact::checkout(&checkout.id);
-    draft.push(Effect::SaveCheckout(CheckoutRow {
-        id: checkout.id.clone(),
-        account: Some(account.clone()),
-        payment_intent: checkout.payment_intent.clone(),
-        amount_paid: checkout.amount_total.unwrap_or_default(),
-        currency: checkout.currency,
-    }));
-    draft.arrivals.extend(checkout.payment_intent.iter().map(|intent| Need::Payment(intent.to_string())));
-    draft.arrivals.push(Need::Grant(fact.clone()));
+    remember(&mut draft, checkout);
     if let Some(by) = &facts.granted_by {
         return draft.finish(Outcome::NoEffect, format!("{fact} was granted by {by}"));
     }
@@ -52,6 +50,25 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
         Ok(Grant::Refused(refusal)) => Decision::Fail(failure(&refusal, "checkout", checkout.id.as_str())),
         Err(failure) => Decision::Fail(failure),
     }
+}
+
+/// It is settled by itself: no invoice speaks for it.
+fn is_a_fact(checkout: &Checkout) -> bool {
+    checkout.mode == "payment"
+        && checkout.invoice.is_none()
+        && matches!(checkout.payment_status.as_str(), "paid" | "no_payment_required")
+}
+
+fn remember(draft: &mut Draft, checkout: &Checkout) {
+    draft.push(Effect::SaveCheckout(CheckoutRow {
+        id: checkout.id.clone(),
+        account: checkout.customer.clone(),
+        payment_intent: checkout.payment_intent.clone(),
+        amount_paid: checkout.amount_total.unwrap_or_default(),
+        currency: checkout.currency,
+    }));
+    draft.arrivals.extend(checkout.payment_intent.iter().map(|intent| Need::Payment(intent.to_string())));
+    draft.arrivals.push(Need::Grant(Fact::checkout(&checkout.id)));
 }
 
 fn what_it_grants(checkout: &Checkout, policy: &Policy) -> Result<Grant, Failure> {

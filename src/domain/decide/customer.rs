@@ -10,7 +10,7 @@ pub(super) fn decide(event: &Event, customer: &Customer, facts: &Facts) -> Decis
     if facts.account.is_none() {
         draft.push(Effect::OpenAccount(customer.id.clone()));
     }
-    draft.extend(reference_of(event, &customer.id, facts.account.as_ref(), customer.reference.as_ref(), None));
+    draft.extend(reference_of(event, &customer.id, facts, customer.reference.as_ref(), None));
     if gone && !facts.account.as_ref().is_some_and(|held| held.deleted) {
         draft.push(Effect::CloseAccount(customer.id.clone(), event.created));
     }

@@ -1,8 +1,8 @@
 //! Invoices: what settles grants, what else comes is remembered.
 
 use super::{
-    Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover, payment,
-    reference_of, subscription,
+    Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover, is_final,
+    payment, reference_of, subscription,
 };
 use crate::domain::event::{Event, Invoice, Lines, Price, PriceRef, Unit, UnixSeconds};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};
@@ -20,9 +20,11 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
         draft.arrivals.push(Need::Grant(fact));
         return draft.complete(Outcome::Ignored, Some("the invoice has no customer".into()));
     };
-    draft.extend(reference_of(event, account, facts.account.as_ref(), invoice.reference.as_ref(), None));
+    if !grant::is_foreign(invoice, policy) {
+        draft.extend(reference_of(event, account, facts, invoice.reference.as_ref(), None));
+    }
     if !settled {
-        if invoice.status == "void" {
+        if is_final(&invoice.status) {
             draft.arrivals.push(Need::Grant(fact));
         }
         return if newer {
@@ -31,7 +33,7 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
             draft.finish(Outcome::Stale, told_later(facts.invoice.as_ref()))
         };
     }
-    draft.extend(keep_paid_periods(invoice, account, facts, policy, now));
+    draft.extend(keep_paid_periods(invoice, facts, policy, now));
     if let Some(by) = &facts.granted_by {
         payment::follow_invoice(&mut draft, invoice, newer, facts);
         return draft.finish(Outcome::NoEffect, format!("{fact} was granted by {by}"));
@@ -78,7 +80,7 @@ fn snapshot(event: &Event, invoice: &Invoice, newer: bool) -> Draft {
         }));
     }
     draft.link(&invoice.id, &invoice.payments);
-    invoice.prices.iter().cloned().fold(draft, Draft::learn)
+    draft
 }
 
 /// What the lines tell of prices that only snapshots tell of: the prorations of another invoice may wait for it.
@@ -103,7 +105,6 @@ fn needs_snapshots(price: &PriceRef, policy: &Policy) -> bool {
 /// later status, then the greater event id, so that the order of arrival does not matter.
 fn supersedes(event: &Event, status: &str, held: Option<&InvoiceHeld>) -> bool {
     let Some(held) = held else { return true };
-    let is_final = |status: &str| matches!(status, "paid" | "void");
     let progress = |status: &str| ["draft", "open"].iter().position(|early| *early == status).unwrap_or(2);
     (is_final(status), event.created, progress(status), &event.id)
         > (is_final(&held.status), held.snapshot_at, progress(&held.status), &held.source)
@@ -117,13 +118,7 @@ fn told_later(held: Option<&InvoiceHeld>) -> String {
 }
 
 /// Under `downgrade = "period_end"`: what the invoice paid for, and how its subscription stands with that.
-fn keep_paid_periods(
-    invoice: &Invoice,
-    account: &AccountId,
-    facts: &Facts,
-    policy: &Policy,
-    now: UnixSeconds,
-) -> Vec<Effect> {
+fn keep_paid_periods(invoice: &Invoice, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Vec<Effect> {
     let (Some(id), Lines::Complete(lines)) = (&invoice.subscription, &invoice.lines) else { return Vec::new() };
     if !policy.tiers.keep_until_period_end {
         return Vec::new();
@@ -140,7 +135,7 @@ fn keep_paid_periods(
     let mut periods = facts.subscription.periods.clone();
     periods.extend(paid.iter().filter(|period| !facts.subscription.periods.contains(period)).cloned());
     let mut effects = vec![Effect::SavePaidPeriods(id.clone(), paid)];
-    effects.extend(subscription::stand(id, &facts.subscription.known, &periods, facts, policy, now).effects(account));
+    effects.extend(subscription::stand(id, &facts.subscription.known, &periods, facts, policy, now).effects());
     effects
 }
 

@@ -2,6 +2,8 @@
 //!
 //! What moves money waits until it is known what the payment paid, and what that granted.
 
+use std::collections::BTreeSet;
+
 use super::{Decided, Decision, Draft, Effect, Fact, Facts, Finding, Need, Outcome, Root, names};
 use crate::domain::clawback::{
     self, ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted, corrections, disputes_in_other_currency,
@@ -12,6 +14,11 @@ use crate::domain::event::{
 use crate::domain::grant::{self, GrantLine};
 use crate::domain::ids::{AccountId, InvoiceId};
 use crate::domain::money::Currency;
+
+/// The finding of a credit note whose money no event tells of.
+const CREDIT_NOTE: &str = "credit_note";
+/// The finding of a dispute in another currency than its payment.
+const DISPUTE_CURRENCY: &str = "dispute_currency";
 
 /// A payment was attached to an invoice.
 pub(super) fn decide_link(link: &InvoicePayment, facts: &Facts) -> Decision {
@@ -38,7 +45,7 @@ pub(super) fn decide_charge(event: &Event, charge: &Charge, facts: &Facts) -> De
         account: charge.customer.clone(),
         currency: charge.currency,
         captured: charge.amount_captured,
-        refunded: (charge.amount_refunded - (charge.amount - charge.amount_captured).max(0)).max(0),
+        refunded: refunded_of(charge),
         at: event.created,
         source: event.id.clone(),
     };
@@ -60,6 +67,12 @@ pub(super) fn decide_charge(event: &Event, charge: &Charge, facts: &Facts) -> De
         newer |= remember_refund(event, refund, &names, event.created - 1, &mut payment, &mut draft);
     }
     finish_stale(settle(&names, charge.invoice.as_ref(), payment, draft, moves, facts), newer)
+}
+
+/// What was refunded, less what a partial capture released and Stripe counts as refunded.
+fn refunded_of(charge: &Charge) -> i64 {
+    let released = charge.amount.saturating_sub(charge.amount_captured).max(0);
+    charge.amount_refunded.saturating_sub(released).max(0)
 }
 
 /// A refund tells of itself only.
@@ -98,11 +111,13 @@ pub(super) fn decide_dispute(event: &Event, dispute: &Dispute, facts: &Facts) ->
 }
 
 /// The money of a credit note moves as refunds; what goes elsewhere is not seen by anyone but a person.
-pub(super) fn decide_credit_note(note: &CreditNote) -> Decision {
+pub(super) fn decide_credit_note(event: &Event, note: &CreditNote) -> Decision {
     let mut draft = Draft::default();
-    if note.to_balance || note.out_of_band > 0 {
+    if event.kind == "credit_note.voided" {
+        draft.push(Effect::ResolveFinding(CREDIT_NOTE, note.id.to_string()));
+    } else if note.to_balance || note.out_of_band > 0 {
         draft.push(Effect::OpenFinding(Finding {
-            kind: "credit_note",
+            kind: CREDIT_NOTE,
             subject: note.id.to_string(),
             expected: "a refund, which takes credits back by itself".into(),
             actual: "money goes to the customer's balance or out of band; adjust the account if it should lose credits"
@@ -167,7 +182,7 @@ fn settle(
         return draft.no_effect("it names no payment");
     }
     if moves && facts.money.roots.is_empty() {
-        return Decision::Wait(names(&both).map(Need::Payment).collect());
+        return Decision::Wait(every_name(&payment, &both));
     }
     if moves && let Some(root) = facts.money.roots.iter().find(|root| root.decided == Decided::NotYet) {
         return Decision::Wait(vec![Need::Grant(root.fact.clone())]);
@@ -180,12 +195,7 @@ fn settle(
     for root in &facts.money.roots {
         match correct(root, &with(root, &payment)) {
             Ok(effects) => draft.extend(effects),
-            Err(unknown) if moves => {
-                let mut all: Vec<String> = unknown.iter().flat_map(names).collect();
-                all.sort_unstable();
-                all.dedup();
-                return Decision::Wait(all.into_iter().map(Need::Payment).collect());
-            }
+            Err(unknown) if moves => return Decision::Wait(needs(unknown.iter().flat_map(names))),
             Err(_) => {}
         }
     }
@@ -196,6 +206,17 @@ fn settle(
         Some(Decided::Granted(_)) => "the grant stands as it should",
     };
     draft.finish(Outcome::NoEffect, reason)
+}
+
+/// Whoever ties a payment may know it by any of its names.
+fn every_name(payment: &Payment, told: &PaymentRef) -> Vec<Need> {
+    let charges = payment.charges.iter().map(ToString::to_string);
+    needs(names(told).chain(charges))
+}
+
+fn needs(names: impl Iterator<Item = String>) -> Vec<Need> {
+    let names: BTreeSet<String> = names.collect();
+    names.into_iter().map(Need::Payment).collect()
 }
 
 /// A snapshot that told nothing new, and changed nothing, was older than what we hold.
@@ -238,17 +259,20 @@ fn correct(root: &Root, payments: &[Payment]) -> Result<Vec<Effect>, Vec<Payment
 }
 
 fn findings(payments: &[Payment], currency: Currency) -> Vec<Effect> {
-    let odd = disputes_in_other_currency(payments, currency);
-    odd.into_iter()
-        .map(|dispute| {
-            Effect::OpenFinding(Finding {
-                kind: "dispute_currency",
-                subject: dispute.id.to_string(),
-                expected: format!("an amount in {currency}; until then the whole grant is taken back"),
-                actual: format!("an amount in {}", dispute.currency),
-            })
+    let open = disputes_in_other_currency(payments, currency);
+    let tell = |dispute: &DisputeHeld| {
+        let subject = dispute.id.to_string();
+        if !open.contains(&dispute) {
+            return Effect::ResolveFinding(DISPUTE_CURRENCY, subject);
+        }
+        Effect::OpenFinding(Finding {
+            kind: DISPUTE_CURRENCY,
+            subject,
+            expected: format!("an amount in {currency}; until then the whole grant is taken back"),
+            actual: format!("an amount in {}", dispute.currency),
         })
-        .collect()
+    };
+    payments.iter().flat_map(|payment| &payment.disputes).map(tell).collect()
 }
 
 /// A later snapshot of an invoice may tell another amount, or another payment.

@@ -1,8 +1,8 @@
 //! Subscriptions: the snapshot that counts replaces all columns, and the account's tier follows.
 
-use super::{Completion, Decision, Draft, Effect, Facts, Finding, Need, Outcome, reference_of};
+use super::{AccountTier, Completion, Decision, Draft, Effect, Facts, Finding, Need, Outcome, reference_of};
 use crate::domain::event::{Event, Price, Subscription, Unit, UnixSeconds};
-use crate::domain::ids::{AccountId, SubscriptionId};
+use crate::domain::ids::SubscriptionId;
 use crate::domain::policy::Policy;
 use crate::domain::subscription::{
     Access, Contribution, Known, PaidPeriod, Snapshot, Standing, access, account_tier, standing,
@@ -39,11 +39,11 @@ pub(super) fn decide(
         if facts.account.is_none() && is_ours(subscription, policy) {
             draft.effects.insert(0, Effect::OpenAccount(account.clone()));
         }
-        draft.extend(reference_of(event, account, facts.account.as_ref(), subscription.reference.as_ref(), None));
+        if is_ours(subscription, policy) {
+            draft.extend(reference_of(event, account, facts, subscription.reference.as_ref(), None));
+        }
     }
-    if let Some(account) = stood.standing.as_ref().and_then(|standing| standing.state.account.as_ref()) {
-        draft.extend(stood.change_tier(account));
-    }
+    draft.extend(stood.tiers);
     if changed {
         return draft.complete(Outcome::Applied, None);
     }
@@ -57,8 +57,7 @@ pub(super) fn decide(
 /// Decides about a subscription of which nothing is new but the time.
 pub(super) fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
     let stood = stand(id, &facts.subscription.known, &facts.subscription.periods, facts, policy, now);
-    let account = stood.standing.as_ref().and_then(|standing| standing.state.account.as_ref());
-    let effects = account.map(|account| stood.effects(account)).unwrap_or_default();
+    let effects = stood.effects();
     let outcome = if effects.is_empty() { Outcome::NoEffect } else { Outcome::Applied };
     Completion { outcome, reason: Some("what was paid for is over".into()), effects, arrivals: Vec::new() }
 }
@@ -91,8 +90,8 @@ pub(super) struct Stood {
     pub(super) standing: Option<Standing>,
     /// It stands in another way than before.
     changed: bool,
-    /// The tier of the account before and now, if it changes.
-    tier: Option<(Option<String>, Option<String>)>,
+    /// The accounts whose tier changes with it: the one that it belongs to, and the one that it belonged to.
+    tiers: Vec<Effect>,
     unknown_status: bool,
 }
 
@@ -107,14 +106,19 @@ pub(super) fn stand(
 ) -> Stood {
     let standing = standing(id, known, periods, policy, now);
     let contribution = standing.as_ref().map(Contribution::of);
-    let tier = account_tier(facts.subscription.others.iter().chain(&contribution), &policy.tiers);
-    let before = facts.account.as_ref().and_then(|held| held.tier.clone());
+    let owner = standing.as_ref().and_then(|standing| standing.state.account.as_ref());
+    let change = |held: &AccountTier| {
+        let own = contribution.as_ref().filter(|_| owner == Some(&held.account));
+        let tier = account_tier(held.others.iter().chain(own), &policy.tiers);
+        (held.tier != tier).then(|| Effect::ChangeTier(held.account.clone(), held.tier.clone(), tier))
+    };
+    let tiers = facts.subscription.accounts.iter().filter_map(change).collect();
     let unknown_status = contribution
         .as_ref()
         .is_some_and(|one| access(&one.status, one.collection_paused, &policy.tiers) == Access::UnknownStatus);
     Stood {
         changed: !is_alike(standing.as_ref(), facts.subscription.standing.as_ref()),
-        tier: (before != tier).then_some((before, tier)),
+        tiers,
         unknown_status,
         standing,
     }
@@ -133,11 +137,11 @@ fn is_alike(one: Option<&Standing>, other: Option<&Standing>) -> bool {
 
 impl Stood {
     /// The changes when nothing but paid periods or the time is new; none if all stands as before.
-    pub(super) fn effects(&self, account: &AccountId) -> Vec<Effect> {
+    pub(super) fn effects(self) -> Vec<Effect> {
         if !self.changed {
             return Vec::new();
         }
-        self.restand().into_iter().chain(self.change_tier(account)).collect()
+        self.restand().into_iter().chain(self.tiers).collect()
     }
 
     fn restand(&self) -> Option<Effect> {
@@ -168,9 +172,5 @@ impl Stood {
             tell(standing.unlisted, unlisted),
             tell(self.unknown_status, status),
         ]
-    }
-
-    fn change_tier(&self, account: &AccountId) -> Option<Effect> {
-        self.tier.clone().map(|(before, after)| Effect::ChangeTier(account.clone(), before, after))
     }
 }

@@ -31,6 +31,7 @@ fn by_money() -> Policy {
 fn by_catalogue() -> Policy {
     let pack = PriceRule {
         tier: None,
+
         credits: 50,
         per_invoice: false,
         unit: "credits".into(),
@@ -86,7 +87,6 @@ fn invoice() -> Invoice {
         created: None,
         payments: Vec::new(),
         lines: Lines::Complete(vec![line("pack")]),
-        prices: Vec::new(),
         reference: None,
     }
 }
@@ -148,16 +148,16 @@ fn customer(kind: &str, reference: Option<&str>) -> Event {
 
 /// The account is known, without anything else.
 fn known() -> Facts {
-    Facts { account: Some(AccountHeld { reference: None, tier: None, deleted: false }), ..Facts::default() }
+    Facts { account: Some(AccountHeld { reference: None, deleted: false }), ..Facts::default() }
 }
 
 fn named(text: &str, strength: ReferenceStrength, at: UnixSeconds) -> Facts {
     let reference = Some(Reference { text: text.into(), strength, at });
-    Facts { account: Some(AccountHeld { reference, tier: None, deleted: false }), ..Facts::default() }
+    Facts { account: Some(AccountHeld { reference, deleted: false }), ..Facts::default() }
 }
 
 fn deleted() -> Facts {
-    Facts { account: Some(AccountHeld { reference: None, tier: None, deleted: true }), ..Facts::default() }
+    Facts { account: Some(AccountHeld { reference: None, deleted: true }), ..Facts::default() }
 }
 
 fn granted() -> Facts {
@@ -214,7 +214,8 @@ fn events_that_are_not_for_us() {
     let connected = Policy { connected_account: Some("acct_1".into()), ..by_money() };
     let of = |account: &str| Event { stripe_account: Some(account.into()), ..paid() };
     let thin = |kind: &str, url: Option<&str>| {
-        let thin = Thin { snapshot_event: None, related_type: None, related_url: url.map(Into::into) };
+        let is_acted_on = kind == "v1.invoice.paid";
+        let thin = Thin { snapshot_event: None, is_acted_on, related_url: url.map(Into::into) };
         event("evt_1", kind, Body::Thin(thin))
     };
     let unreadable = Body::Unreadable(Unreadable { field: "total".into(), problem: "missing" });
@@ -445,7 +446,13 @@ fn a_checkout_session() {
             "applied: open cus_1; save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500",
         ),
         ("that granted already", &money, granted(), checkout_with(|_| ()), "no_effect: save cs_1 500"),
-        ("of a guest", &money, Facts::default(), checkout_with(|session| session.customer = None), "ignored: "),
+        (
+            "of a guest, whose refunds must find it",
+            &money,
+            Facts::default(),
+            checkout_with(|session| session.customer = None),
+            "ignored: save cs_1 500",
+        ),
         (
             "of a subscription",
             &money,
@@ -669,20 +676,4 @@ fn whoever_waited_for_a_decision_can_go_on() {
     assert_eq!(arrivals(&known(), &free), ["grant:invoice:in_1"], "nothing is a decision, too");
     assert_eq!(arrivals(&known(), &checkout_with(|_| ())), ["grant:checkout:cs_1"]);
     assert_eq!(arrivals(&known(), &in_status("evt_1", "open")), [""; 0], "not decided yet");
-}
-
-/// Story: a proration in the newer shape names its price only; an older-shaped invoice had told what it costs.
-#[test]
-fn an_invoice_teaches_the_prices_that_its_lines_carry_whole() {
-    let price = Price {
-        price: PriceRef { id: PriceId::parse("price_a").expect("an id"), product: None, lookup_key: None },
-        currency: currency("usd"),
-        unit: Unit::HasNone,
-    };
-    let event = invoice_with(|invoice| invoice.prices = vec![price.clone()]);
-    let Decision::Complete(completion) = decide(&event, &Facts::default(), &by_money(), NOW) else {
-        panic!("it completes");
-    };
-    assert!(completion.effects.contains(&Effect::LearnPrice(price)));
-    assert!(completion.arrivals.contains(&Need::Price(PriceId::parse("price_a").expect("an id"))));
 }

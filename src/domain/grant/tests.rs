@@ -139,7 +139,6 @@ fn invoice(lines: Vec<Line>) -> Invoice {
         created: None,
         payments: Vec::new(),
         lines: Lines::Complete(lines),
-        prices: Vec::new(),
         reference: None,
     }
 }

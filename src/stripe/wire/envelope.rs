@@ -109,7 +109,7 @@ impl<'a> Envelope<'a> {
 impl<'a> RawEnvelope<'a> {
     fn check(self) -> Result<Envelope<'a>, NotAnEvent> {
         let content = self.content()?;
-        let id = self.id.told().and_then(|id| EventId::parse(id).ok());
+        let id = short(self.id.told()).and_then(|id| EventId::parse(&id).ok());
         let account = short(self.account.told().or(self.user_id.told()).map(|account| &account.0));
         Ok(Envelope {
             id: id.ok_or(NotAnEvent::NotAnEvent("`id` is missing or no id"))?,
@@ -125,7 +125,9 @@ impl<'a> RawEnvelope<'a> {
     /// Events were always marked as such; where the mark is missing, there must at least be an object.
     fn content(&self) -> Result<Content<'a>, NotAnEvent> {
         match &self.object {
-            Field::Is(object) if object == "v2.core.event" => Ok(self.thin()),
+            Field::Is(object) if object == "v2.core.event" => {
+                Ok(self.thin(self.kind.told().map(AsRef::as_ref).unwrap_or_default()))
+            }
             Field::Is(object) if object == "event" => self.snapshot(),
             Field::Absent => self.snapshot(),
             _ => Err(NotAnEvent::NotAnEvent("`object` is neither `event` nor `v2.core.event`")),
@@ -140,12 +142,12 @@ impl<'a> RawEnvelope<'a> {
         Ok(Content::Snapshot { object, previous })
     }
 
-    fn thin(&self) -> Content<'a> {
+    fn thin(&self, kind: &str) -> Content<'a> {
         let related = self.related_object.told();
         let thin = Thin {
             snapshot_event: self.snapshot_event.id(EventId::parse),
-            related_type: related.and_then(|related| short(related.kind.told())),
-            related_url: related.and_then(|related| related.url.told()).map(|url| url.clone().into_owned()),
+            is_acted_on: super::is_acted_on_thinly(kind),
+            related_url: related.and_then(|related| short(related.url.told())),
         };
         Content::Thin { thin, object_id: related.and_then(|related| short(related.id.told())) }
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::field::{Field, List, Metadata, Reference, Shape, object_shapes, unreadable};
 use super::payment::RawPaymentRef;
 use super::price::{Decimal, RawPrice, currency};
-use crate::domain::event::{Invoice, Line, Lines, PaymentRef, Price, PriceRef, Unit, Unreadable};
+use crate::domain::event::{Invoice, Line, Lines, PaymentRef, PriceRef, Unit, Unreadable};
 use crate::domain::ids::{AccountId, InvoiceId, PriceId, SubscriptionId};
 use crate::domain::money::Currency;
 
@@ -163,7 +163,6 @@ impl RawInvoice<'_> {
             created: self.created.told().or(self.date.told()).copied(),
             payments: self.payments(),
             lines: self.lines(currency)?,
-            prices: self.prices(),
             reference: self.reference(metadata_key),
             status,
         })
@@ -223,20 +222,6 @@ impl RawInvoice<'_> {
             }
         }
         payments
-    }
-
-    /// The prices that the lines carry whole, each once.
-    fn prices(&self) -> Vec<Price> {
-        let lines = self.lines.items().unwrap_or_default().iter().filter_map(Field::told);
-        let mut prices: Vec<Price> = Vec::new();
-        for raw in lines.flat_map(|line| [line.price.told(), line.plan.told()]).flatten() {
-            let (Some(price), Some(currency), unit) = (raw.reference(), raw.currency(), raw.unit()) else { continue };
-            let known = prices.iter().any(|known| known.price.id == price.id && known.currency == currency);
-            if !known && unit != Unit::Untold {
-                prices.push(Price { price, currency, unit });
-            }
-        }
-        prices
     }
 
     fn lines(&self, currency: Currency) -> Result<Lines, Unreadable> {
