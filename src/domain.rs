@@ -6,11 +6,13 @@
 //!
 //! Reading order: [`ids`] and [`money`] are the atoms, [`event`] is what Stripe told us in our own words,
 //! [`policy`] is what the operator configured; [`grant`], [`clawback`] and [`subscription`] are the rules of credits,
-//! of taking them back and of tiers; [`decide`] puts them together.
+//! of taking them back and of tiers; [`decide`] puts them together, from [`facts`] to a [`decision`].
 
 pub mod clawback;
 pub mod decide;
+pub mod decision;
 pub mod event;
+pub mod facts;
 pub mod grant;
 pub mod ids;
 pub mod money;

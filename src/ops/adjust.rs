@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::clock::UnixMillis;
-use crate::domain::decide::{Fact, Outcome};
+use crate::domain::decision::{Fact, Outcome};
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::ops::apply::to_json;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::clock::UnixMillis;
 use crate::domain::clawback::Correction;
-use crate::domain::decide::{Effect, Fact, Outcome};
+use crate::domain::decision::{Effect, Fact, Outcome};
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::domain::subscription::Standing;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 
-use crate::domain::decide::{self, AccountHeld, AccountTier, Fact, Facts, MoneyFacts, SubscriptionFacts};
+use crate::domain::decision::Fact;
 use crate::domain::event::{Body, Event, Invoice, Lines, PaymentRef, Unit};
+use crate::domain::facts::{AccountHeld, AccountTier, Facts, MoneyFacts, SubscriptionFacts, is_final};
 use crate::domain::grant::{self, KnownPrices};
 use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};
 use crate::domain::policy::{Basis, Policy};
@@ -129,7 +130,7 @@ fn has_more_to_say(invoice: &Invoice, is_linked: bool, facts: &Facts) -> bool {
         Some(_) => {
             held.is_none_or(|held| held.amount_paid != grant::money_paid(invoice)) || !invoice.payments.is_empty()
         }
-        None => is_linked || held.is_some_and(|held| decide::is_final(&held.status)),
+        None => is_linked || held.is_some_and(|held| is_final(&held.status)),
     }
 }
 

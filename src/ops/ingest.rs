@@ -12,7 +12,8 @@ use rusqlite::Transaction;
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
-use crate::domain::decide::{self, Completion, Decision, Fact, Failure, Need, Outcome};
+use crate::domain::decide;
+use crate::domain::decision::{Completion, Decision, Fact, Failure, Need, Outcome};
 use crate::domain::event::{Body, Event, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId, SubscriptionId};
 use crate::domain::policy::Policy;

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
-use crate::domain::decide::{AccountHeld, Reference, ReferenceStrength};
 use crate::domain::event::UnixSeconds;
+use crate::domain::facts::{AccountHeld, Reference, ReferenceStrength};
 use crate::domain::ids::AccountId;
 use crate::store::StoreError;
 

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use crate::clock::UnixMillis;
-use crate::domain::decide::{Failure, Need, Outcome};
+use crate::domain::decision::{Failure, Need, Outcome};
 use crate::domain::event::{Event, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;

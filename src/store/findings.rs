@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, named_params};
 
-use crate::domain::decide::Finding;
+use crate::domain::decision::Finding;
 use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
-use crate::domain::decide::Fact;
+use crate::domain::decision::Fact;
 use crate::domain::event::UnixSeconds;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};

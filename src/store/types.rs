@@ -3,7 +3,7 @@
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
-use crate::domain::decide::{Fact, Outcome};
+use crate::domain::decision::{Fact, Outcome};
 use crate::domain::ids::{
     AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, PriceId, RefundId, SubscriptionId,
 };

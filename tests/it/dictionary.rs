@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use billingd::domain::decide::Outcome;
+use billingd::domain::decision::Outcome;
 use billingd::domain::ids::EventId;
 use billingd::samples::{self, Sample, Shape};
 use billingd::store::events::{self, EventMeta, Source};

@@ -1,10 +1,9 @@
 //! Checkout sessions: one in mode payment without an invoice is a fact of its own; all others only name the account.
 
-use super::{
-    CheckoutRow, Decision, Draft, Effect, Fact, Facts, Failure, Need, Outcome, failure, invoice, is_before_cutover,
-    reference_of,
-};
+use super::{Draft, failure, invoice, is_before_cutover, reference_of};
+use crate::domain::decision::{CheckoutRow, Decision, Effect, Fact, Failure, Need, Outcome};
 use crate::domain::event::{Checkout, Event, PaymentRef};
+use crate::domain::facts::Facts;
 use crate::domain::grant::{self, Grant, Missing};
 use crate::domain::policy::{Basis, Policy};
 

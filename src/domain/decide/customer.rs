@@ -1,7 +1,9 @@
 //! Customers: they are accounts. Deletion marks; the books of a deleted customer stay and go on.
 
-use super::{Decision, Draft, Effect, Facts, Outcome, reference_of};
+use super::{Draft, reference_of};
+use crate::domain::decision::{Decision, Effect, Outcome};
 use crate::domain::event::{Customer, Event};
+use crate::domain::facts::Facts;
 
 /// Decides about one snapshot of a customer.
 pub(super) fn decide(event: &Event, customer: &Customer, facts: &Facts) -> Decision {

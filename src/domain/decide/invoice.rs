@@ -1,10 +1,9 @@
 //! Invoices: what settles grants, what else comes is remembered.
 
-use super::{
-    Decision, Draft, Effect, Fact, Facts, InvoiceHeld, InvoiceRow, Need, Outcome, failure, is_before_cutover, is_final,
-    payment, reference_of, subscription,
-};
+use super::{Draft, failure, is_before_cutover, payment, reference_of, subscription};
+use crate::domain::decision::{Decision, Effect, Fact, InvoiceRow, Need, Outcome};
 use crate::domain::event::{Event, Invoice, Lines, Price, PriceRef, Unit, UnixSeconds};
+use crate::domain::facts::{Facts, InvoiceHeld, is_final};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};
 use crate::domain::ids::AccountId;
 use crate::domain::policy::{Basis, Policy};

@@ -4,13 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decided, Decision, Draft, Effect, Fact, Facts, Finding, Need, Outcome, Root, names};
+use super::{Draft, names};
 use crate::domain::clawback::{
     self, ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted, corrections, disputes_in_other_currency,
 };
+use crate::domain::decision::{Decision, Effect, Fact, Finding, Need, Outcome};
 use crate::domain::event::{
     Charge, CreditNote, Dispute, Event, Invoice, InvoicePayment, PaymentIntent, PaymentRef, Refund, UnixSeconds,
 };
+use crate::domain::facts::{Decided, Facts, Root};
 use crate::domain::grant::{self, GrantLine};
 use crate::domain::ids::{AccountId, InvoiceId};
 use crate::domain::money::Currency;

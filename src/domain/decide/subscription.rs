@@ -1,7 +1,9 @@
 //! Subscriptions: the snapshot that counts replaces all columns, and the account's tier follows.
 
-use super::{AccountTier, Completion, Decision, Draft, Effect, Facts, Finding, Need, Outcome, reference_of};
+use super::{Draft, reference_of};
+use crate::domain::decision::{Completion, Decision, Effect, Finding, Need, Outcome};
 use crate::domain::event::{Event, Price, Subscription, Unit, UnixSeconds};
+use crate::domain::facts::{AccountTier, Facts};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::policy::Policy;
 use crate::domain::subscription::{

@@ -1,5 +1,8 @@
 use super::*;
 use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
+use crate::domain::facts::{AccountHeld, InvoiceHeld};
+use crate::domain::ids::{CheckoutId, EventId, PriceId};
+use crate::domain::money::Currency;
 use crate::domain::policy::{Basis, Catalogue, Credits, PriceRule, Tiers};
 
 const NOW: UnixSeconds = 1_000_000;
