@@ -88,7 +88,7 @@ async fn verify_only(request: HttpRequest, body: web::Bytes, verifier: web::Data
 fn stop_with_stdin(handle: ServerHandle) {
     std::thread::spawn(move || {
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
-        drop(actix_web::rt::System::new().block_on(handle.stop(true)));
+        actix_web::rt::System::new().block_on(handle.stop(true));
     });
 }
 
