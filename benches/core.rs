@@ -2,6 +2,8 @@
 //!
 //! `apply` is the work of the writer: a batch inside one durable transaction on a database of its own.
 
+#![allow(clippy::expect_used, reason = "a benchmark that cannot go on shall stop")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -14,6 +14,8 @@
 //!
 //! Needs `wrk` and `cc` (Debian: `apt-get install wrk gcc libc6-dev`), and 3 GB of disk below `target/` meanwhile.
 
+#![allow(clippy::expect_used, clippy::float_arithmetic, reason = "a benchmark that cannot go on shall stop")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
