@@ -78,10 +78,20 @@ pub fn serve_public(
     workers: usize,
     grace: Duration,
 ) -> std::io::Result<Server> {
-    let server = HttpServer::new(move || {
-        let public = Arc::clone(&public);
-        App::new().configure(move |routes| configure(routes, &public))
-    });
+    serve(listener, workers, grace, move |routes| configure(routes, &public))
+}
+
+/// Serves `routes` with the limits of every listener of ours, until it is told to stop.
+///
+/// # Errors
+/// When the system does not let it listen.
+pub fn serve(
+    listener: TcpListener,
+    workers: usize,
+    grace: Duration,
+    routes: impl Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
+) -> std::io::Result<Server> {
+    let server = HttpServer::new(move || App::new().configure(routes.clone()));
     Ok(server
         .workers(workers)
         .max_connections(CONNECTIONS_MAX)

@@ -14,7 +14,7 @@
 //! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
 //! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
 //!
-//! [`config`], [`clock`] and [`samples`] are leaves.
+//! [`config`], [`clock`], [`log`] and [`samples`] are leaves.
 
 pub mod app;
 pub mod cli;
@@ -22,6 +22,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod http;
+pub mod log;
 pub mod ops;
 pub mod samples;
 pub mod store;

@@ -1,20 +1,16 @@
 //! The service, from its start to its end.
 
-use std::io::IsTerminal as _;
-
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::app::{Service, Surroundings};
-use crate::config::{Config, LogFormat, LogLevel};
+use crate::config::Config;
+use crate::log;
 
 use super::DONE;
 
 pub(super) fn run(config: &Config) -> anyhow::Result<u8> {
-    start_log(config);
+    log::start(&config.log);
     // The text of a panic may quote what it stumbled over, which belongs into no log.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -62,31 +58,4 @@ fn tell_systemd(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd was not told");
     }
-}
-
-fn start_log(config: &Config) {
-    let level = match config.log.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let json = match config.log.format {
-        LogFormat::Auto => !std::io::stderr().is_terminal(),
-        LogFormat::Text => false,
-        LogFormat::Json => true,
-    };
-    // Of the libraries only what is wrong: the start-up line is ours.
-    let filter = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("billingd", level);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
-    let started = if json {
-        let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
-        tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()
-    } else {
-        let lines = lines.with_ansi(std::io::stderr().is_terminal());
-        tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()
-    };
-    // Only a second start in one process could find a log already there, and would use that.
-    drop(started);
 }

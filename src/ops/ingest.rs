@@ -175,17 +175,13 @@ impl Batch for Ingest {
         now: UnixMillis,
     ) -> Result<Vec<Answer>, StoreError> {
         self.taken = self.duplicates.take();
-        let mut run = Run {
-            books: Books { connection: transaction, now, chain: None },
-            policy: &self.policy,
-            metadata_key: &self.metadata_key,
-            repeats: self.taken.clone(),
-            arrivals: Vec::new(),
-        };
-        let answers = run.deliver_all(&jobs)?;
-        let more_woken = run.wake(self.more_woken)?;
-        let next_due = run.end_held_tiers(self.next_due)?;
-        run.count_repeats()?;
+        let mut run = self.begin(transaction, now, Savepoints::None);
+        let mut ran = run.all(&jobs, self.more_woken, self.next_due);
+        if ran.is_err() && run.went_wrong {
+            savepoint::begin_anew(transaction)?;
+            ran = self.begin(transaction, now, Savepoints::Each).all(&jobs, self.more_woken, self.next_due);
+        }
+        let Ran { answers, more_woken, next_due } = ran?;
         (self.more_woken, self.next_due) = (more_woken, next_due);
         Ok(answers)
     }
@@ -208,9 +204,41 @@ impl Batch for Ingest {
     }
 }
 
+impl Ingest {
+    fn begin<'a>(&'a self, transaction: &'a Transaction<'_>, now: UnixMillis, savepoints: Savepoints) -> Run<'a> {
+        Run {
+            books: Books { connection: transaction, now, chain: None },
+            savepoints,
+            went_wrong: false,
+            policy: &self.policy,
+            metadata_key: &self.metadata_key,
+            repeats: self.taken.clone(),
+            arrivals: Vec::new(),
+        }
+    }
+}
+
+/// Whether an event that goes wrong takes back its own effects only. That costs every event, and hardly any goes
+/// wrong: so a batch begins without, and only where it must is it taken back and run again with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Savepoints {
+    None,
+    Each,
+}
+
+/// What a transaction came to.
+struct Ran {
+    answers: Vec<Answer>,
+    more_woken: bool,
+    next_due: Option<UnixSeconds>,
+}
+
 /// One transaction's worth of events.
 struct Run<'a> {
     books: Books<'a>,
+    savepoints: Savepoints,
+    /// An event went wrong that had no savepoint: all of the transaction is to be taken back.
+    went_wrong: bool,
     policy: &'a Policy,
     metadata_key: &'a str,
     repeats: HashMap<EventId, Repeats>,
@@ -219,6 +247,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    fn all(&mut self, jobs: &[Delivery], look: bool, next_due: Option<UnixSeconds>) -> Result<Ran, StoreError> {
+        let answers = self.deliver_all(jobs)?;
+        let more_woken = self.wake(look)?;
+        let next_due = self.end_held_tiers(next_due)?;
+        self.count_repeats()?;
+        Ok(Ran { answers, more_woken, next_due })
+    }
+
     fn deliver_all(&mut self, jobs: &[Delivery]) -> Result<Vec<Answer>, StoreError> {
         let mut first_of: HashMap<&EventId, usize> = HashMap::with_capacity(jobs.len());
         let mut answers: Vec<Answer> = Vec::with_capacity(jobs.len());
@@ -246,16 +282,22 @@ impl Run<'_> {
     /// Does a part of the work so that an error or a panic in it takes back that part alone.
     ///
     /// # Errors
-    /// Trouble with disk, memory or locks, which takes back everything.
+    /// Trouble with disk, memory or locks, which takes back everything; and, without savepoints, any error: then all
+    /// is taken back and run again with them.
     fn apart<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<Result<T, Failure>, StoreError> {
         let (connection, chain, arrived) = (self.books.connection, self.books.chain, self.arrivals.len());
-        savepoint::begin(connection)?;
+        let isolated = self.savepoints == Savepoints::Each;
+        if isolated {
+            savepoint::begin(connection)?;
+        }
         let failure = match catch_unwind(AssertUnwindSafe(|| work(self))) {
             Ok(Ok(done)) => {
-                savepoint::keep(connection)?;
+                if isolated {
+                    savepoint::keep(connection)?;
+                }
                 return Ok(Ok(done));
             }
             // FULL, IOERR and NOMEM may have rolled back all of the transaction.
@@ -263,6 +305,10 @@ impl Run<'_> {
             Ok(Err(error)) => refused_by_database(&error),
             Err(panic) => panicked(panic.as_ref()),
         };
+        if !isolated {
+            self.went_wrong = true;
+            return Err(StoreError::Damaged { what: "a part of the batch".into(), problem: failure.message });
+        }
         savepoint::take_back(connection)?;
         self.books.chain = chain;
         self.arrivals.truncate(arrived);

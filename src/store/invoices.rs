@@ -65,23 +65,32 @@ pub fn held(
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn save(connection: &Connection, invoice: &InvoiceRow, source: &EventId) -> Result<(), StoreError> {
-    connection
+    // Two statements: an upsert that may change a foreign key makes SQLite guard each insert with a journal.
+    let row = named_params! {
+        ":invoice": invoice.id, ":account": invoice.account, ":subscription": invoice.subscription,
+        ":status": invoice.status, ":currency": invoice.currency, ":total": invoice.total,
+        ":amount_paid": invoice.amount_paid, ":created": invoice.created, ":snapshot_at": invoice.snapshot_at,
+        ":source": source,
+    };
+    let inserted = connection
         .prepare_cached(
             "INSERT INTO invoices (invoice_id, account_id, subscription_id, status, currency, total, amount_paid,
                                    created_at, snapshot_at, source_event_id)
              VALUES (:invoice, :account, :subscription, :status, :currency, :total, :amount_paid,
                      :created, :snapshot_at, :source)
-             ON CONFLICT (invoice_id) DO UPDATE SET
-                 account_id = excluded.account_id, subscription_id = excluded.subscription_id,
-                 status = excluded.status, currency = excluded.currency, total = excluded.total,
-                 amount_paid = excluded.amount_paid, created_at = excluded.created_at,
-                 snapshot_at = excluded.snapshot_at, source_event_id = excluded.source_event_id",
+             ON CONFLICT (invoice_id) DO NOTHING",
         )?
-        .execute(named_params! {
-            ":invoice": invoice.id, ":account": invoice.account, ":subscription": invoice.subscription,
-            ":status": invoice.status, ":currency": invoice.currency, ":total": invoice.total,
-            ":amount_paid": invoice.amount_paid, ":created": invoice.created, ":snapshot_at": invoice.snapshot_at,
-            ":source": source,
-        })?;
+        .execute(row)?;
+    if inserted == 0 {
+        connection
+            .prepare_cached(
+                "UPDATE invoices SET
+                     account_id = :account, subscription_id = :subscription, status = :status, currency = :currency,
+                     total = :total, amount_paid = :amount_paid, created_at = :created, snapshot_at = :snapshot_at,
+                     source_event_id = :source
+                 WHERE invoice_id = :invoice",
+            )?
+            .execute(row)?;
+    }
     Ok(())
 }

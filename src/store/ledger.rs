@@ -43,18 +43,16 @@ pub struct Posted {
 /// # Errors
 /// [`StoreError::Sql`] (a constraint) when the fact or the event has an entry already, or a balance would not fit.
 pub fn post(connection: &Connection, entry: &Entry<'_>, lines: &[GrantLine]) -> Result<Vec<Posted>, StoreError> {
-    let entry_id: i64 = connection
+    connection
         .prepare_cached(
             "INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, created_at)
-             VALUES (:account, :kind, :fact, :source, :at) RETURNING entry_id",
+             VALUES (:account, :kind, :fact, :source, :at)",
         )?
-        .query_row(
-            named_params! {
-                ":account": entry.account, ":kind": entry.kind, ":fact": entry.fact, ":source": entry.source,
-                ":at": entry.at,
-            },
-            |row| row.get("entry_id"),
-        )?;
+        .execute(named_params! {
+            ":account": entry.account, ":kind": entry.kind, ":fact": entry.fact, ":source": entry.source,
+            ":at": entry.at,
+        })?;
+    let entry_id = connection.last_insert_rowid();
     lines.iter().map(|line| post_line(connection, entry_id, entry, line)).collect()
 }
 
@@ -73,16 +71,16 @@ fn post_line(
             ":entry": entry_id, ":root": entry.root, ":unit": line.unit, ":amount": line.amount,
             ":is_root": entry.root == entry.fact, ":price": line.price, ":credits": line.credits_per_unit,
         })?;
-    let after: i64 = connection
+    // Not RETURNING, which builds a table of its own each time and makes SQLite guard the statement with a journal.
+    let before = balance(connection, entry.account, &line.unit)?;
+    connection
         .prepare_cached(
             "INSERT INTO balances (account_id, unit, balance) VALUES (:account, :unit, :amount)
-             ON CONFLICT (account_id, unit) DO UPDATE SET balance = balance + excluded.balance
-             RETURNING balance",
+             ON CONFLICT (account_id, unit) DO UPDATE SET balance = balance + excluded.balance",
         )?
-        .query_row(named_params! { ":account": entry.account, ":unit": line.unit, ":amount": line.amount }, |row| {
-            row.get("balance")
-        })?;
-    Ok(Posted { unit: line.unit.clone(), amount: line.amount, before: after.wrapping_sub(line.amount), after })
+        .execute(named_params! { ":account": entry.account, ":unit": line.unit, ":amount": line.amount })?;
+    // STRICT refuses a sum that does not fit, as a REAL in an INTEGER column.
+    Ok(Posted { unit: line.unit.clone(), amount: line.amount, before, after: before.wrapping_add(line.amount) })
 }
 
 /// An entry with one of its lines, as it was posted.

@@ -121,7 +121,8 @@ fn prepare_for_writing(connection: &Connection, path: &Path) -> Result<(), Store
          PRAGMA temp_store = MEMORY;
          PRAGMA wal_autocheckpoint = 1000;",
     )?;
-    connection.pragma_update(None, "cache_size", -32_768)?;
+    // Small, since a commit may look through all of it, and the system's own cache is behind it.
+    connection.pragma_update(None, "cache_size", -8_192)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())

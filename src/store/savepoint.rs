@@ -30,3 +30,11 @@ pub fn take_back(connection: &Connection) -> Result<(), StoreError> {
     connection.prepare_cached("ROLLBACK TO event")?.execute([])?;
     keep(connection)
 }
+
+/// Takes back the whole transaction, and begins it again.
+///
+/// # Errors
+/// [`StoreError::Sql`], also when another connection writes for too long in between.
+pub fn begin_anew(connection: &Connection) -> Result<(), StoreError> {
+    Ok(connection.execute_batch("ROLLBACK; BEGIN IMMEDIATE")?)
+}

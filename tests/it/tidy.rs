@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Each layer, and the layers that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
-    ("cli", &["app", "http", "jobs", "ops", "store", "stripe", "domain", "config", "clock", "samples"]),
+    ("cli", &["app", "http", "jobs", "ops", "store", "stripe", "domain", "config", "clock", "log", "samples"]),
     ("app", &["http", "jobs", "ops", "store", "stripe", "domain", "config", "clock"]),
     ("http", &["ops", "store", "stripe", "domain", "config", "clock"]),
     ("jobs", &["ops", "store", "stripe", "domain", "config", "clock"]),
@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("config", &[]),
     ("clock", &[]),
+    ("log", &["config"]),
     ("samples", &[]),
 ];
 
