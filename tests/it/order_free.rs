@@ -412,6 +412,16 @@ fn what_once_broke_it() {
             credits("80"),
         ),
         (
+            "a refund of what had granted nothing was known before the grant came after all",
+            vec![
+                told(9, "invoice_payment.paid", &link("pi_1")),
+                told(10, "invoice.paid", &invoice("paid", 1000, &json!({"amount": 1000}))),
+                told(12, "invoice.payment_succeeded", &invoice("paid", 1000, &line())),
+                told(20, "refund.created", &refund("pi_1")),
+            ],
+            credits("50"),
+        ),
+        (
             "what is paid changes what a refund is a part of",
             vec![
                 told(9, "invoice_payment.paid", &link("pi_1")),
