@@ -75,7 +75,8 @@ async fn bare(config: &Config) {
 }
 
 async fn verify_only(request: HttpRequest, body: web::Bytes, verifier: web::Data<Verifier>) -> HttpResponse {
-    let lines: Vec<&[u8]> = request.headers().get_all("stripe-signature").map(actix_web::http::header::HeaderValue::as_bytes).collect();
+    let lines: Vec<&[u8]> =
+        request.headers().get_all("stripe-signature").map(actix_web::http::header::HeaderValue::as_bytes).collect();
     match verifier.verify(&lines, &body, clock::now() / 1000) {
         Ok(_) => HttpResponse::Ok()
             .content_type("application/json")

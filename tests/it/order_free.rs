@@ -334,8 +334,25 @@ fn listed(id: &str, amount: i64, status: &str) -> Value {
     json!({"id": id, "object": "refund", "amount": amount, "currency": "usd", "status": status, "created": 20})
 }
 
+fn pro(customer: Option<&str>) -> Value {
+    json!({
+        "id": "sub_1", "object": "subscription", "customer": customer, "status": "active", "current_period_end": 50,
+        "items": {"object": "list", "has_more": false, "data": [
+            {"id": "si_1", "quantity": 1, "price": {"id": "price_pro", "currency": "usd", "unit_amount": 5000}},
+        ]},
+    })
+}
+
+/// The same with other values at its top.
+fn but(mut object: Value, values: Value) -> Value {
+    let (Value::Object(object_fields), Value::Object(fields)) = (&mut object, values) else { panic!("no objects") };
+    object_fields.extend(fields);
+    object
+}
+
 #[test]
 fn what_once_broke_it() {
+    let by_charge = json!({"type": "charge", "charge": "ch_2"});
     let buyers_choice = json!({
         "id": "cs_1", "object": "checkout.session", "mode": "setup", "payment_status": "no_payment_required",
         "customer": "cus_1", "client_reference_id": "user_1",
@@ -441,6 +458,78 @@ fn what_once_broke_it() {
                 told(20, "refund.created", &refund("pi_2")),
             ],
             credits("50"),
+        ),
+        (
+            "a subscription that belongs to nobody now left its tier to whom it had belonged",
+            vec![
+                told(1, "customer.subscription.created", &pro(Some("cus_1"))),
+                told(2, "customer.subscription.updated", &pro(None)),
+            ],
+            [("subscription sub_1".to_owned(), "- | active | pro | price_pro | 1 | 50 | - | 0 | - | -".to_owned())],
+        ),
+        (
+            "a subscription that changed hands gave its tier to both",
+            vec![
+                told(1, "customer.subscription.created", &pro(Some("cus_1"))),
+                told(2, "customer.subscription.updated", &pro(Some("cus_2"))),
+            ],
+            [("account cus_2".to_owned(), "pro | - | 0".to_owned())],
+        ),
+        (
+            "the money of a voided invoice had come after all, and what was refunded of it stayed",
+            vec![
+                told(9, "invoice_payment.paid", &link("pi_1")),
+                told(10, "invoice.paid", &invoice("paid", 1000, &line())),
+                told(20, "refund.created", &refund("pi_1")),
+                told(30, "invoice.voided", &invoice("void", 0, &line())),
+            ],
+            credits("50"),
+        ),
+        (
+            "a refund waited for the name that it knew, and the invoice came by the other name",
+            vec![
+                told(10, "invoice.paid", &but(invoice("paid", 1000, &line()), json!({"charge": "ch_2"}))),
+                told(11, "charge.succeeded", &charge(0, json!([]))),
+                told(20, "refund.created", &refund("pi_2")),
+            ],
+            credits("50"),
+        ),
+        (
+            "one payment paid two invoices, and the second came after the refund",
+            vec![
+                told(8, "invoice_payment.paid", &link("pi_1")),
+                told(9, "invoice_payment.paid", &but(link("pi_1"), json!({"id": "inpay_2", "invoice": "in_2"}))),
+                told(10, "invoice.paid", &invoice("paid", 1000, &line())),
+                told(11, "invoice.paid", &but(invoice("paid", 1000, &line()), json!({"id": "in_2"}))),
+                told(20, "refund.created", &refund("pi_1")),
+            ],
+            credits("100"),
+        ),
+        (
+            "the refund of a guest's checkout waited for a fact that would never come",
+            vec![
+                told(
+                    10,
+                    "checkout.session.completed",
+                    &json!({
+                        "id": "cs_1", "object": "checkout.session", "mode": "payment", "payment_status": "paid",
+                        "customer": null, "payment_intent": "pi_1", "amount_total": 1000, "currency": "usd",
+                    }),
+                ),
+                told(20, "refund.created", &refund("pi_1")),
+            ],
+            [("refund re_1".to_owned(), "pi_1 | 500 | usd | succeeded".to_owned())],
+        ),
+        (
+            "a refund told by its charge first and by its intent later was taken for two",
+            vec![
+                told(8, "invoice_payment.paid", &link("pi_2")),
+                told(9, "invoice_payment.paid", &but(link("pi_2"), json!({"id": "inpay_2", "payment": by_charge}))),
+                told(10, "invoice.paid", &invoice("paid", 1000, &line())),
+                told(20, "refund.created", &but(refund("pi_2"), json!({"payment_intent": null, "charge": "ch_2"}))),
+                told(30, "refund.failed", &but(refund("pi_2"), json!({"status": "failed"}))),
+            ],
+            credits("100"),
         ),
     ];
     let books = Books::open(policy(Basis::Catalogue, false));

@@ -100,13 +100,15 @@ fn needs_snapshots(price: &PriceRef, policy: &Policy) -> bool {
     policy.catalogue.rule(price).is_some_and(|rule| !rule.foreign && rule.credits > 0 && rule.unit_amount.is_none())
 }
 
-/// Paid and void are final; among the others, and among two final ones, the newer snapshot wins; in one second the
-/// later status, then the greater event id, so that the order of arrival does not matter.
+/// Paid and void are final, and money that came beats a cancellation; among the others, and among two alike, the newer
+/// snapshot wins; in one second the later status, then the greater event id, so that the order of arrival does not
+/// matter.
 fn supersedes(event: &Event, status: &str, held: Option<&InvoiceHeld>) -> bool {
     let Some(held) = held else { return true };
+    let finality = |status: &str| if status == "paid" { 2 } else { u8::from(is_final(status)) };
     let progress = |status: &str| ["draft", "open"].iter().position(|early| *early == status).unwrap_or(2);
-    (is_final(status), event.created, progress(status), &event.id)
-        > (is_final(&held.status), held.snapshot_at, progress(&held.status), &held.source)
+    (finality(status), event.created, progress(status), &event.id)
+        > (finality(&held.status), held.snapshot_at, progress(&held.status), &held.source)
 }
 
 fn told_later(held: Option<&InvoiceHeld>) -> String {
