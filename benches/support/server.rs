@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use actix_web::dev::ServerHandle;
+use actix_web::http::header::HeaderValue;
 use actix_web::{HttpRequest, HttpResponse, web};
 use billingd::app::{Service, Surroundings};
 use billingd::config::Config;
@@ -75,8 +76,7 @@ async fn bare(config: &Config) {
 }
 
 async fn verify_only(request: HttpRequest, body: web::Bytes, verifier: web::Data<Verifier>) -> HttpResponse {
-    let lines: Vec<&[u8]> =
-        request.headers().get_all("stripe-signature").map(actix_web::http::header::HeaderValue::as_bytes).collect();
+    let lines: Vec<&[u8]> = request.headers().get_all("stripe-signature").map(HeaderValue::as_bytes).collect();
     match verifier.verify(&lines, &body, clock::now() / 1000) {
         Ok(_) => HttpResponse::Ok()
             .content_type("application/json")

@@ -39,7 +39,10 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
         return draft.finish(Outcome::NoEffect, "before cutover");
     }
     match what_it_grants(checkout, policy) {
-        Ok(Grant::Lines(lines)) => invoice::grant_to(account, fact, lines, draft, facts),
+        Ok(Grant::Lines(lines)) => {
+            let paid = (checkout.amount_total.unwrap_or_default(), checkout.currency);
+            invoice::grant_to(account, fact, lines, paid, draft, facts)
+        }
         Ok(Grant::Nothing(reason)) => draft.finish(Outcome::NoEffect, reason),
         Ok(Grant::Foreign) => draft.complete(Outcome::Ignored, Some("only prices of another product".into())),
         Ok(Grant::Needs(Missing::Rate(currency))) => Decision::Wait(vec![Need::Rate(currency)]),

@@ -6,6 +6,7 @@ use crate::domain::event::{Event, Invoice, Lines, Price, PriceRef, Unit, UnixSec
 use crate::domain::facts::{Facts, InvoiceHeld, is_final};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};
 use crate::domain::ids::AccountId;
+use crate::domain::money::Currency;
 use crate::domain::policy::{Basis, Policy};
 use crate::domain::subscription::PaidPeriod;
 
@@ -45,7 +46,8 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
     match grant::of_invoice(invoice, policy, &facts.prices) {
         Grant::Lines(lines) => {
             draft.arrivals.push(decided);
-            grant_to(account, fact, lines, draft, facts)
+            let paid = (grant::money_paid(invoice), Some(invoice.currency));
+            grant_to(account, fact, lines, paid, draft, facts)
         }
         Grant::Nothing(reason) => {
             draft.arrivals.push(decided);
@@ -140,17 +142,19 @@ fn keep_paid_periods(invoice: &Invoice, facts: &Facts, policy: &Policy, now: Uni
     effects
 }
 
+/// Grants, and takes back at once what was refunded of the money that was `paid`.
 pub(super) fn grant_to(
     account: &AccountId,
     fact: Fact,
     lines: Vec<GrantLine>,
+    paid: (i64, Option<Currency>),
     mut draft: Draft,
     facts: &Facts,
 ) -> Decision {
     if facts.account.is_none() {
         draft.effects.insert(0, Effect::OpenAccount(account.clone()));
     }
-    let corrections = payment::corrections_after_grant(account, &fact, &lines, facts);
+    let corrections = payment::corrections_after_grant(account, &fact, &lines, paid, facts);
     draft.push(Effect::Grant(account.clone(), fact, lines));
     draft.extend(corrections);
     draft.complete(Outcome::Applied, None)
