@@ -107,6 +107,7 @@ pub(super) fn decide_dispute(event: &Event, dispute: &Dispute, facts: &Facts) ->
     let newer = Some(&newest) != held.as_ref();
     if newer {
         draft.push(Effect::SaveDispute(newest.clone()));
+        draft.name(&newest.payment);
     }
     payment.disputes.push(newest);
     finish_stale(settle(&dispute.payment, None, payment, draft, true, facts), newer)
@@ -162,6 +163,7 @@ fn remember_refund(
     let newer = Some(&newest) != held.as_ref();
     if newer {
         draft.push(Effect::SaveRefund(newest.clone()));
+        draft.name(&newest.payment);
     }
     payment.refunds.push(newest);
     newer
@@ -233,14 +235,20 @@ fn finish_stale(decision: Decision, newer: bool) -> Decision {
     }
 }
 
-/// The payments of a root, one of them as it is now.
+/// The payments of a root, one of them as it is now. What it has is not another's, even if both names were not known to
+/// be of one payment.
 fn with(root: &Root, payment: &Payment) -> Vec<Payment> {
     let is_same = |other: &Payment| {
         let names = |charge| PaymentRef { payment_intent: other.intent.clone(), charge };
         payment.is_named(&names(None))
             || other.charges.iter().any(|charge| payment.is_named(&names(Some(charge.clone()))))
     };
-    let others = root.payments.iter().filter(|other| !is_same(other)).cloned();
+    let without = |mut other: Payment| {
+        other.refunds.retain(|refund| payment.refunds.iter().all(|own| own.id != refund.id));
+        other.disputes.retain(|dispute| payment.disputes.iter().all(|own| own.id != dispute.id));
+        other
+    };
+    let others = root.payments.iter().filter(|other| !is_same(other)).cloned().map(without);
     others.chain([payment.clone()]).collect()
 }
 
