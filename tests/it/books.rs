@@ -170,11 +170,11 @@ impl Books {
         self.server.as_ref().unwrap().connection()
     }
 
-    fn begin(&self) -> Transaction<'_> {
+    pub(crate) fn begin(&self) -> Transaction<'_> {
         Transaction::new_unchecked(self.connection(), TransactionBehavior::Immediate).unwrap()
     }
 
-    fn ingest(&self) -> Ingest {
+    pub(crate) fn ingest(&self) -> Ingest {
         Ingest::new(self.policy.clone(), "account_id".into(), Duplicates::default())
     }
 
@@ -229,7 +229,7 @@ impl Books {
 }
 
 /// What the writer does when no job comes.
-fn drain(ingest: &mut Ingest, transaction: &Transaction<'_>, now: i64) {
+pub(crate) fn drain(ingest: &mut Ingest, transaction: &Transaction<'_>, now: i64) {
     for _ in 0..1000 {
         ingest.run(transaction, Vec::new(), now * 1000).expect("a batch");
         if !ingest.is_urgent(now * 1000) {

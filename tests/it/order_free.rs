@@ -7,9 +7,10 @@
 use billingd::domain::money::Currency;
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::ingest::Delivery;
+use billingd::store::writer::Batch as _;
 use serde_json::{Value, json};
 
-use crate::books::{Books, Counts, Totals, count, delivery, differences, policy};
+use crate::books::{Books, Counts, Totals, count, delivery, differences, drain, policy, totals};
 use crate::sim::render::Shape;
 use crate::sim::world::{Habits, MONTH, Step};
 use crate::sim::{Action, Rng, Told, World};
@@ -548,4 +549,60 @@ fn what_once_broke_it() {
             }
         }
     }
+}
+
+/// An invoice that paid for pro until second 1000.
+fn paid_for_pro() -> Value {
+    let pro = json!({
+        "pricing": {"price_details": {"price": "price_pro"}}, "period": {"start": 1, "end": 1000},
+    });
+    but(invoice("paid", 1000, &but(line(), pro)), json!({"subscription": "sub_1"}))
+}
+
+fn basic(customer: Option<&str>) -> Value {
+    let items = json!({"object": "list", "has_more": false, "data": [
+        {"id": "si_1", "quantity": 1, "price": {"id": "price_basic", "currency": "usd", "unit_amount": 1000}},
+    ]});
+    but(pro(customer), json!({"items": items}))
+}
+
+/// Story: the tier of a subscription that belongs to nobody was due for ever, and the writer never slept again.
+#[test]
+fn a_held_tier_of_nobody_ends() {
+    let events = [
+        told(1, "customer.subscription.created", &pro(Some("cus_1"))),
+        told(2, "invoice.paid", &paid_for_pro()),
+        told(3, "customer.subscription.updated", &basic(None)),
+    ];
+    let deliveries: Vec<Delivery> = events.iter().map(|told| delivery(told, 100)).collect();
+    let batches: Vec<_> = deliveries.iter().map(|delivery| (vec![delivery], false)).collect();
+    let (held, ended) = Books::tell_for_good(policy(Basis::Catalogue, true), &batches, 100, 2000);
+    let row = |totals: &Totals| totals.get("subscription sub_1").cloned().expect("a subscription");
+    assert_eq!(row(&held), "- | active | pro | price_basic | 1 | 50 | - | 0 | basic | 1000");
+    assert_eq!(row(&ended), "- | active | basic | price_basic | 1 | 50 | - | 0 | - | -");
+}
+
+/// Story: a clock was set back, the tier was held again until the same moment, and every batch failed from then on.
+#[test]
+fn a_tier_that_is_held_twice_until_one_moment_ends_twice() {
+    let books = Books::open(policy(Basis::Catalogue, true));
+    let mut ingest = books.ingest();
+    let transaction = books.begin();
+    let mut deliver = |told: &Told, now: i64| {
+        ingest.run(&transaction, vec![delivery(told, now)], now * 1000).expect("a batch");
+        drain(&mut ingest, &transaction, now);
+    };
+    deliver(&told(1, "customer.subscription.created", &pro(Some("cus_1"))), 100);
+    deliver(&told(2, "invoice.paid", &paid_for_pro()), 100);
+    deliver(&told(3, "customer.subscription.updated", &basic(Some("cus_1"))), 100);
+    deliver(&told(4, "customer.created", &customer("user_1")), 1000);
+    let tier = || totals(&transaction).get("account cus_1").cloned().expect("an account");
+    assert_eq!(tier(), "basic | user_1 | 0");
+    deliver(
+        &told(5, "customer.subscription.updated", &but(basic(Some("cus_1")), json!({"current_period_end": 60}))),
+        500,
+    );
+    assert_eq!(tier(), "pro | user_1 | 0", "the clock says that it is paid for");
+    deliver(&told(6, "customer.created", &customer("user_1")), 1000);
+    assert_eq!(tier(), "basic | user_1 | 0");
 }
