@@ -365,8 +365,9 @@ FROM accounts;
 
 CREATE VIEW v_subscriptions AS
 SELECT s.subscription_id, s.account_id, s.status, s.tier,
-       (SELECT group_concat(price_id, ',' ORDER BY price_id) FROM subscription_items i
-         WHERE i.subscription_id = s.subscription_id) AS price_ids,
+       -- Not ORDER BY inside of group_concat: the SQLite of many a user's own app, such as Debian 12's, cannot read that.
+       (SELECT group_concat(price_id, ',') FROM (SELECT price_id FROM subscription_items i
+         WHERE i.subscription_id = s.subscription_id ORDER BY price_id)) AS price_ids,
        (SELECT quantity FROM subscription_items i
          WHERE i.subscription_id = s.subscription_id ORDER BY gives_tier DESC, position LIMIT 1) AS quantity,
        s.current_period_end, s.ends_at, s.collection_paused, s.pending_tier, s.pending_tier_at, s.source_event_id
