@@ -1,25 +1,27 @@
 use super::*;
+use crate::domain::clawback::{ChargeHeld, DisputeHeld, RefundHeld};
 use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
 use crate::domain::facts::{AccountHeld, InvoiceHeld};
 use crate::domain::ids::{CheckoutId, EventId, PriceId};
 use crate::domain::money::Currency;
 use crate::domain::policy::{Basis, Catalogue, Credits, PriceRule, Tiers};
+use crate::domain::subscription::{PaidPeriod, Standing};
 
-const NOW: UnixSeconds = 1_000_000;
+pub(super) const NOW: UnixSeconds = 1_000_000;
 
-fn currency(code: &str) -> Currency {
+pub(super) fn currency(code: &str) -> Currency {
     Currency::parse(code).expect("a currency")
 }
 
-fn account() -> AccountId {
+pub(super) fn account() -> AccountId {
     AccountId::parse("cus_1").expect("an id")
 }
 
-fn event_id(text: &str) -> EventId {
+pub(super) fn event_id(text: &str) -> EventId {
     EventId::parse(text).expect("an id")
 }
 
-fn by_money() -> Policy {
+pub(super) fn by_money() -> Policy {
     Policy {
         livemode: true,
         connected_account: None,
@@ -31,7 +33,7 @@ fn by_money() -> Policy {
 }
 
 /// A pack of 50 credits, and somebody else's price.
-fn by_catalogue() -> Policy {
+pub(super) fn by_catalogue() -> Policy {
     let pack = PriceRule {
         tier: None,
 
@@ -55,7 +57,7 @@ fn since(moment: UnixSeconds) -> Policy {
 }
 
 /// An event of second 100.
-fn event(id: &str, kind: &str, body: Body) -> Event {
+pub(super) fn event(id: &str, kind: &str, body: Body) -> Event {
     Event {
         id: event_id(id),
         kind: kind.into(),
@@ -69,13 +71,13 @@ fn event(id: &str, kind: &str, body: Body) -> Event {
 }
 
 impl Event {
-    fn at(self, created: UnixSeconds) -> Self {
+    pub(super) fn at(self, created: UnixSeconds) -> Self {
         Self { created, ..self }
     }
 }
 
 /// A paid invoice over one pack.
-fn invoice() -> Invoice {
+pub(super) fn invoice() -> Invoice {
     Invoice {
         id: InvoiceId::parse("in_1").expect("an id"),
         customer: Some(account()),
@@ -94,7 +96,7 @@ fn invoice() -> Invoice {
     }
 }
 
-fn line(price: &str) -> Line {
+pub(super) fn line(price: &str) -> Line {
     Line {
         price: Some(PriceRef { id: PriceId::parse(price).expect("an id"), product: None, lookup_key: None }),
         amount: 2_000,
@@ -108,17 +110,17 @@ fn line(price: &str) -> Line {
     }
 }
 
-fn invoice_with(change: impl FnOnce(&mut Invoice)) -> Event {
+pub(super) fn invoice_with(change: impl FnOnce(&mut Invoice)) -> Event {
     let mut invoice = invoice();
     change(&mut invoice);
     event("evt_1", "invoice.paid", Body::Invoice(invoice))
 }
 
-fn paid() -> Event {
+pub(super) fn paid() -> Event {
     invoice_with(|_| ())
 }
 
-fn in_status(id: &str, status: &str) -> Event {
+pub(super) fn in_status(id: &str, status: &str) -> Event {
     let invoice = Invoice { status: status.into(), ..invoice() };
     event(id, "invoice.updated", Body::Invoice(invoice))
 }
@@ -150,7 +152,7 @@ fn customer(kind: &str, reference: Option<&str>) -> Event {
 }
 
 /// The account is known, without anything else.
-fn known() -> Facts {
+pub(super) fn known() -> Facts {
     Facts { account: Some(AccountHeld { reference: None, deleted: false }), ..Facts::default() }
 }
 
@@ -163,17 +165,17 @@ fn deleted() -> Facts {
     Facts { account: Some(AccountHeld { reference: None, deleted: true }), ..Facts::default() }
 }
 
-fn granted() -> Facts {
+pub(super) fn granted() -> Facts {
     Facts { granted_by: Some(event_id("evt_0")), ..known() }
 }
 
-fn held(status: &str, at: UnixSeconds, by: &str) -> Facts {
+pub(super) fn held(status: &str, at: UnixSeconds, by: &str) -> Facts {
     let invoice = InvoiceHeld { status: status.into(), amount_paid: 0, snapshot_at: at, source: event_id(by) };
     Facts { invoice: Some(invoice), ..known() }
 }
 
 /// `applied: save in_1 paid 2000; grant …`, `wait lines:in_1`, `fail unlisted_price`.
-fn told(decision: &Decision) -> String {
+pub(super) fn told(decision: &Decision) -> String {
     match decision {
         Decision::Complete(completion) => {
             let effects: Vec<String> = completion.effects.iter().map(told_effect).collect();
@@ -190,7 +192,35 @@ fn told(decision: &Decision) -> String {
 fn told_effect(effect: &Effect) -> String {
     match effect {
         Effect::SaveInvoice(row) => format!("save {} {} {}", row.id, row.status, row.amount_paid),
-        Effect::LinkPayments(invoice, payments) => format!("link {invoice} {}", payments.len()),
+        Effect::LinkPayments(invoice, payments) => {
+            let payments: Vec<String> = payments.iter().map(told_names).collect();
+            format!("link {invoice} {}", payments.join(" "))
+        }
+        Effect::NamePayment(charge, intent) => format!("same {charge} {intent}"),
+        Effect::LearnPrice(price) => format!("learn {} {} {:?}", price.price.id, price.currency, price.unit),
+        Effect::SaveCharge(ChargeHeld { id, intent, account, currency, captured, refunded, at, source }) => {
+            let (intent, account) = (or_dash(intent.as_ref()), or_dash(account.as_ref()));
+            format!("charge {id} {intent} {account} {currency} {captured} less {refunded} by {source} at {at}")
+        }
+        Effect::SaveRefund(RefundHeld { id, payment, amount, currency, status, created, failed_at, at, source }) => {
+            let (payment, status, failed) =
+                (told_names(payment), or_dash(status.as_ref()), or_dash(failed_at.as_ref()));
+            format!(
+                "refund {id} {payment} {amount} {currency} {status} of {created} failed {failed} by {source} at {at}"
+            )
+        }
+        Effect::SaveDispute(held) => {
+            let DisputeHeld { id, payment, amount, currency, status, withdrawn_at, reinstated_at, at, source } = held;
+            let (payment, out, back) =
+                (told_names(payment), or_dash(withdrawn_at.as_ref()), or_dash(reinstated_at.as_ref()));
+            format!("dispute {id} {payment} {amount} {currency} {status} out {out} back {back} by {source} at {at}")
+        }
+        Effect::Correct(account, fact, corrections) => {
+            let lines: Vec<String> = corrections.iter().map(|one| format!("{} {}", one.unit, one.amount)).collect();
+            format!("correct {account} {fact} {}", lines.join(" + "))
+        }
+        Effect::OpenFinding(finding) => format!("open {} {}", finding.kind, finding.subject),
+        Effect::ResolveFinding(kind, subject) => format!("resolve {kind} {subject}"),
         Effect::OpenAccount(account) => format!("open {account}"),
         Effect::SetReference(account, reference) => format!("name {account} {}", reference.text),
         Effect::ConfirmReference(account, reference) => format!("confirm {account} {}", reference.text),
@@ -200,12 +230,60 @@ fn told_effect(effect: &Effect) -> String {
             let lines: Vec<String> = lines.iter().map(|line| format!("{} {}", line.unit, line.amount)).collect();
             format!("grant {account} {fact} {}", lines.join(" + "))
         }
-        other => format!("{other:?}"),
+        Effect::SaveSubscription(known, standing) => {
+            let newest: Vec<&str> = known.newest.iter().map(|one| one.event.as_str()).collect();
+            let listed = or_dash(known.listed.as_ref().map(|listed| &listed.event));
+            format!("save {} of {} listed {listed}", told_standing(standing), newest.join(" "))
+        }
+        Effect::Restand(standing) => format!("restand {}", told_standing(standing)),
+        Effect::SavePaidPeriods(id, periods) => {
+            let tell =
+                |one: &PaidPeriod| format!("{} {} {}..{}", one.invoice, one.price.id, one.starts_at, one.ends_at);
+            format!("periods {id} [{}]", periods.iter().map(tell).collect::<Vec<_>>().join(", "))
+        }
+        Effect::ChangeTier(account, from, to) => {
+            format!("tier {account} {}>{}", or_dash(from.as_ref()), or_dash(to.as_ref()))
+        }
     }
 }
 
+/// `sub_1 cus_1 active pro of item 0 by evt_1`
+fn told_standing(standing: &Standing) -> String {
+    let Standing { id, state, tier_item, tier, pending, source, .. } = standing;
+    let until = pending.as_ref().map(|next| format!(" until {} then {}", next.at, or_dash(next.tier.as_ref())));
+    format!(
+        "{id} {} {} {}{} of item {} by {source}",
+        or_dash(state.account.as_ref()),
+        state.status,
+        or_dash(tier.as_ref()),
+        until.unwrap_or_default(),
+        or_dash(tier_item.as_ref())
+    )
+}
+
+/// `pi_1/ch_1`, `pi_1/-`
+fn told_names(payment: &PaymentRef) -> String {
+    format!("{}/{}", or_dash(payment.payment_intent.as_ref()), or_dash(payment.charge.as_ref()))
+}
+
+fn or_dash(text: Option<impl ToString>) -> String {
+    text.map_or_else(|| "-".into(), |text| text.to_string())
+}
+
+/// As [`told`], with the reason and whoever can go on:
+/// `no_effect (the charge failed): `, `applied: link in_1 pi_1/ch_1 -> payment:pi_1 payment:ch_1`.
+pub(super) fn told_whole(decision: &Decision) -> String {
+    let Decision::Complete(Completion { reason, arrivals, .. }) = decision else { return told(decision) };
+    let told = told(decision);
+    let (outcome, effects) = told.split_once(':').expect("an outcome");
+    let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let arrivals: Vec<String> = arrivals.iter().map(ToString::to_string).collect();
+    let arrow = if arrivals.is_empty() { "" } else { " -> " };
+    format!("{outcome}{reason}:{effects}{arrow}{}", arrivals.join(" "))
+}
+
 #[track_caller]
-fn check(name: &str, policy: &Policy, given: &Facts, event: &Event, expected: &str) {
+pub(super) fn check(name: &str, policy: &Policy, given: &Facts, event: &Event, expected: &str) {
     assert_eq!(told(&decide(event, given, policy, NOW)), expected, "{name}");
 }
 
