@@ -1029,6 +1029,16 @@ fn a_grant_that_comes_after_its_refunds_is_corrected_at_once() {
             vec![Root { amount_paid: 1_000, ..root("in_1", Decided::NotYet, &[refunded()]) }],
             format!("applied: {grant}; correct cus_1 grant:invoice:in_1 usd -500 {arrived}"),
         ),
+        (
+            "another currency was known before",
+            vec![Root {
+                currency: Some(currency("eur")),
+                ..root("in_1", Decided::NotYet, &[with_disputes(&[dispute_held("dp_1", 500, "eur", 95)])])
+            }],
+            format!(
+                "applied: {grant}; open dispute_currency dp_1; correct cus_1 grant:invoice:in_1 usd -2000 {arrived}"
+            ),
+        ),
     ] {
         check(name, &facts(payment(), roots), &event, &expected);
     }
