@@ -1,9 +1,10 @@
 use super::*;
-use crate::domain::clawback::{ChargeHeld, DisputeHeld, RefundHeld};
+use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, RefundHeld};
+use crate::domain::decision::{Fact, InvoiceRow};
 use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
-use crate::domain::facts::{AccountHeld, InvoiceHeld};
-use crate::domain::ids::{CheckoutId, EventId, PriceId};
-use crate::domain::money::Currency;
+use crate::domain::facts::{AccountHeld, Decided, InvoiceHeld};
+use crate::domain::ids::{ChargeId, CheckoutId, EventId, PaymentId, PriceId};
+use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{Basis, Catalogue, Credits, PriceRule, Tiers};
 use crate::domain::subscription::{PaidPeriod, Standing};
 
@@ -96,9 +97,13 @@ pub(super) fn invoice() -> Invoice {
     }
 }
 
+fn price_ref(id: &str) -> PriceRef {
+    PriceRef { id: PriceId::parse(id).expect("an id"), product: None, lookup_key: None }
+}
+
 pub(super) fn line(price: &str) -> Line {
     Line {
-        price: Some(PriceRef { id: PriceId::parse(price).expect("an id"), product: None, lookup_key: None }),
+        price: Some(price_ref(price)),
         amount: 2_000,
         currency: currency("usd"),
         quantity: Some(1),
@@ -486,6 +491,7 @@ fn snapshots_of_an_invoice_in_every_order() {
             in_status("evt_1", "open"),
             "no_effect: save in_1 open 2000",
         ),
+        ("the same event again", held("open", 100, "evt_1"), in_status("evt_1", "open"), "stale: "),
         ("the same second, the smaller id", held("open", 100, "evt_2"), in_status("evt_1", "open"), "stale: "),
         (
             "a status that is new",
@@ -680,6 +686,7 @@ fn the_better_source_of_a_reference_stays() {
         ),
         ("in one second not the greater text", named("a", Metadata, 100), session(Some("b"), None), "no_effect: "),
         ("the same again", named("a", Metadata, 99), session(Some("a"), None), "no_effect: "),
+        ("the same of the same second", named("a", Metadata, 100), session(Some("a"), None), "no_effect: "),
         (
             "the same from an earlier time is remembered",
             named("a", Metadata, 101),
@@ -753,4 +760,282 @@ fn whoever_waited_for_a_decision_can_go_on() {
     assert_eq!(arrivals(&known(), &free), ["grant:invoice:in_1"], "nothing is a decision, too");
     assert_eq!(arrivals(&known(), &checkout_with(|_| ())), ["grant:checkout:cs_1"]);
     assert_eq!(arrivals(&known(), &in_status("evt_1", "open")), [""; 0], "not decided yet");
+}
+
+#[test]
+fn what_is_told_later_is_named() {
+    for (name, given, event, expected) in [
+        (
+            "an older invoice",
+            held("open", 101, "evt_0"),
+            in_status("evt_1", "draft"),
+            "stale (evt_0 told the later status open): ",
+        ),
+        (
+            "an invoice after its end",
+            held("paid", 99, "evt_0"),
+            in_status("evt_1", "void"),
+            "stale (evt_0 told the later status paid):  -> grant:invoice:in_1",
+        ),
+        ("a grant", granted(), paid(), "no_effect (grant:invoice:in_1 was granted by evt_0): save in_1 paid 2000"),
+        (
+            "a grant of a session",
+            granted(),
+            checkout_with(|_| ()),
+            "no_effect (grant:checkout:cs_1 was granted by evt_0): save cs_1 500 -> grant:checkout:cs_1",
+        ),
+    ] {
+        assert_eq!(told_whole(&decide(&event, &given, &by_money(), NOW)), expected, "{name}");
+    }
+}
+
+#[test]
+fn whatever_is_decided_lets_others_go_on() {
+    let money = by_money();
+    let list = by_catalogue();
+    let intent = || PaymentId::parse("pi_1").ok();
+    for (name, policy, event, expected) in [
+        (
+            "an invoice of nobody",
+            &money,
+            invoice_with(|invoice| invoice.customer = None),
+            "ignored (the invoice has no customer): save in_1 paid 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice that is void",
+            &money,
+            in_status("evt_1", "void"),
+            "no_effect (the invoice is not settled): save in_1 void 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice that may still be paid",
+            &money,
+            in_status("evt_1", "uncollectible"),
+            "no_effect (the invoice is not settled): save in_1 uncollectible 2000",
+        ),
+        (
+            "an invoice before the cutover",
+            &since(101),
+            paid(),
+            "no_effect (before cutover): save in_1 paid 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice of another product",
+            &list,
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("other")])),
+            "ignored (only prices of another product): save in_1 paid 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice that names its payments",
+            &money,
+            invoice_with(|invoice| {
+                let charge = ChargeId::parse("ch_1").ok();
+                let first = PaymentRef { payment_intent: intent(), charge };
+                let second = PaymentRef { payment_intent: PaymentId::parse("pi_2").ok(), charge: None };
+                invoice.payments = vec![first, second];
+            }),
+            "applied: save in_1 paid 2000; same ch_1 pi_1; link in_1 pi_1/ch_1 pi_2/-; \
+             grant cus_1 grant:invoice:in_1 usd 2000 -> payment:pi_1 payment:ch_1 payment:pi_2 grant:invoice:in_1",
+        ),
+        (
+            "a session with a payment",
+            &money,
+            checkout_with(|session| session.payment_intent = intent()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500 -> payment:pi_1 grant:checkout:cs_1",
+        ),
+        (
+            "a session of a guest",
+            &money,
+            checkout_with(|session| (session.customer, session.payment_intent) = (None, intent())),
+            "ignored (the session has no customer): save cs_1 500 -> payment:pi_1 grant:checkout:cs_1",
+        ),
+        (
+            "an unpaid session of a guest",
+            &money,
+            checkout_with(|session| (session.customer, session.payment_status) = (None, "unpaid".into())),
+            "ignored (the session has no customer): ",
+        ),
+        (
+            "a session of a guest with an invoice",
+            &money,
+            checkout_with(|session| (session.customer, session.invoice) = (None, InvoiceId::parse("in_1").ok())),
+            "ignored (the session has no customer): ",
+        ),
+        (
+            "a session of a guest for a subscription",
+            &money,
+            checkout_with(|session| (session.customer, session.mode) = (None, "subscription".into())),
+            "ignored (the session has no customer): ",
+        ),
+        (
+            "a session with an invoice and a payment",
+            &money,
+            checkout_with(|session| {
+                (session.invoice, session.payment_intent) = (InvoiceId::parse("in_1").ok(), intent());
+            }),
+            "no_effect (left to invoice in_1): link in_1 pi_1/- -> payment:pi_1",
+        ),
+        (
+            "a session with an invoice",
+            &money,
+            checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()),
+            "no_effect (left to invoice in_1): ",
+        ),
+    ] {
+        assert_eq!(told_whole(&decide(&event, &known(), policy, NOW)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_name_of_two_accounts_is_a_finding() {
+    let shared = Facts { namesake: AccountId::parse("cus_2").ok(), ..known() };
+    let event = customer("customer.updated", Some("user-1"));
+    let Decision::Complete(completion) = decide(&event, &shared, &by_money(), NOW) else { panic!("complete") };
+    let reference = Reference { text: "user-1".into(), strength: ReferenceStrength::Metadata, at: 100 };
+    let finding = Finding {
+        kind: "shared_reference",
+        subject: "cus_1".into(),
+        expected: "one live account for each reference".into(),
+        actual: "cus_2 has the reference user-1 as well".into(),
+    };
+    assert_eq!(completion.effects, [Effect::SetReference(account(), reference), Effect::OpenFinding(finding)]);
+}
+
+#[test]
+fn an_invoice_of_another_product_names_no_account() {
+    let named = |price: &str| {
+        let lines = Lines::Complete(vec![line(price)]);
+        invoice_with(|invoice| (invoice.reference, invoice.lines) = (Some("user-1".into()), lines))
+    };
+    let policy = by_catalogue();
+    check(
+        "ours",
+        &policy,
+        &known(),
+        &named("pack"),
+        "applied: save in_1 paid 2000; name cus_1 user-1; grant cus_1 grant:invoice:in_1 credits 50",
+    );
+    check("another product's", &policy, &known(), &named("other"), "ignored: save in_1 paid 2000");
+}
+
+/// The prorations of other invoices may wait for what the lines of this one tell.
+#[test]
+fn the_lines_of_an_invoice_tell_of_prices() {
+    let ten = || Unit::Costs(UnitAmount::whole(10).expect("an amount"));
+    let list = |change: fn(&mut Policy, &mut PriceRule)| {
+        let mut policy = by_catalogue();
+        let mut rule = policy.catalogue.rule(&price_ref("pack")).cloned().expect("a rule");
+        change(&mut policy, &mut rule);
+        policy.catalogue = Catalogue::new([("pack".to_owned(), rule)]);
+        policy
+    };
+    let open = |price: Option<&str>, unit: Unit| {
+        let line = Line { price: price.map(price_ref), unit, currency: currency("eur"), ..line("pack") };
+        invoice_with(|invoice| (invoice.status, invoice.lines) = ("open".into(), Lines::Complete(vec![line])))
+    };
+    let saved = "no_effect (the invoice is not settled): save in_1 open 2000";
+    let costs = "learn pack eur Costs(UnitAmount { trillionths: 10000000000000 }) -> price:pack";
+    for (name, policy, event, expected) in [
+        ("what it costs", list(|_, _| ()), open(Some("pack"), ten()), format!("{saved}; {costs}")),
+        (
+            "that it has no amount",
+            list(|_, _| ()),
+            open(Some("pack"), Unit::HasNone),
+            format!("{saved}; learn pack eur HasNone -> price:pack"),
+        ),
+        ("nothing", list(|_, _| ()), open(Some("pack"), Unit::Untold), saved.into()),
+        ("of no price", list(|_, _| ()), open(None, ten()), saved.into()),
+        ("of an unlisted price", list(|_, _| ()), open(Some("new"), ten()), saved.into()),
+        ("of another product's price", list(|_, rule| rule.foreign = true), open(Some("pack"), ten()), saved.into()),
+        ("of a price that gives nothing", list(|_, rule| rule.credits = 0), open(Some("pack"), ten()), saved.into()),
+        (
+            "of a price that gives one",
+            list(|_, rule| rule.credits = 1),
+            open(Some("pack"), ten()),
+            format!("{saved}; {costs}"),
+        ),
+        (
+            "of a price whose amount is listed",
+            list(|_, rule| rule.unit_amount = UnitAmount::whole(10).ok()),
+            open(Some("pack"), ten()),
+            saved.into(),
+        ),
+        (
+            "where prorations give nothing",
+            list(|policy, _| policy.credits.prorate = false),
+            open(Some("pack"), ten()),
+            saved.into(),
+        ),
+        (
+            "where money counts",
+            list(|policy, _| policy.credits.basis = Basis::AmountPaid(None)),
+            open(Some("pack"), ten()),
+            saved.into(),
+        ),
+    ] {
+        assert_eq!(told_whole(&decide(&event, &known(), &policy, NOW)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_price_is_remembered() {
+    let price = Price { price: price_ref("pack"), currency: currency("usd"), unit: Unit::HasNone };
+    let event = event("evt_1", "price.created", Body::Price(price));
+    assert_eq!(
+        told_whole(&decide(&event, &known(), &by_money(), NOW)),
+        "no_effect (the price is remembered): learn pack usd HasNone -> price:pack"
+    );
+}
+
+#[test]
+fn an_invoice_is_kept_as_it_was_told() {
+    let event = invoice_with(|invoice| {
+        (invoice.total, invoice.amount_due, invoice.amount_paid) = (3_000, 2_500, 0);
+        (invoice.paid_out_of_band, invoice.created) = (true, Some(50));
+        invoice.subscription = SubscriptionId::parse("sub_1").ok();
+    });
+    let Decision::Complete(completion) = decide(&event, &granted(), &by_money(), NOW) else { panic!("complete") };
+    let row = InvoiceRow {
+        id: InvoiceId::parse("in_1").expect("an id"),
+        account: Some(account()),
+        subscription: SubscriptionId::parse("sub_1").ok(),
+        status: "paid".into(),
+        currency: currency("usd"),
+        total: 3_000,
+        amount_paid: 2_500,
+        created: Some(50),
+        snapshot_at: 100,
+    };
+    assert_eq!(completion.effects, [Effect::SaveInvoice(row)]);
+}
+
+#[test]
+fn the_keys_of_effects_are_stable() {
+    let id = event_id("evt_1");
+    for (fact, key) in [
+        (Fact::invoice(&invoice().id), "grant:invoice:in_1"),
+        (Fact::checkout(&CheckoutId::parse("cs_1").expect("an id")), "grant:checkout:cs_1"),
+        (Fact::adjustment("ticket-7"), "adjust:ticket-7"),
+        (Fact::clawback(&id), "clawback:evt_1"),
+        (Fact::restore(&id), "restore:evt_1"),
+    ] {
+        assert_eq!((fact.as_str(), fact.to_string().as_str()), (key, key));
+    }
+}
+
+#[test]
+fn what_became_of_a_grant() {
+    let some = || Granted { account: account(), units: Vec::new() };
+    for (name, decided, expected) in [
+        ("granted", Decided::of_invoice(Some(some()), Some("open")), Decided::Granted(some())),
+        ("paid", Decided::of_invoice(None, Some("paid")), Decided::Nothing),
+        ("void", Decided::of_invoice(None, Some("void")), Decided::Nothing),
+        ("uncollectible", Decided::of_invoice(None, Some("uncollectible")), Decided::NotYet),
+        ("untold", Decided::of_invoice(None, None), Decided::NotYet),
+        ("a granted session", Decided::of_checkout(Some(some()), true), Decided::Granted(some())),
+        ("a session that granted nothing", Decided::of_checkout(None, true), Decided::Nothing),
+        ("a session that nobody told of", Decided::of_checkout(None, false), Decided::NotYet),
+    ] {
+        assert_eq!(decided, expected, "{name}");
+    }
 }
