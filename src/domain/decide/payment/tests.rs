@@ -917,7 +917,7 @@ fn each_unit_of_a_grant_is_taken_back_by_itself() {
 }
 
 #[test]
-fn a_grant_in_no_known_currency_waits_for_a_charge_to_tell() {
+fn a_grant_in_no_known_currency_is_corrected_once_a_charge_tells_it() {
     let unknown = |payment: Payment| {
         let mut facts = tied(payment, granted(0));
         facts.money.roots.iter_mut().for_each(|root| root.currency = None);
