@@ -103,5 +103,6 @@ mod tests {
         assert_eq!(InvoiceId::parse(&"x".repeat(ID_BYTES_MAX + 1)), Err(NotAnId));
         assert!(EventId::parse(&"x".repeat(EVENT_ID_BYTES_MAX)).is_ok());
         assert_eq!(EventId::parse("evt\n1"), Err(NotAnId));
+        assert!(NotAnId.to_string().contains("1 to 255 bytes"));
     }
 }

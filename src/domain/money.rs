@@ -167,6 +167,7 @@ mod tests {
             (500, "isk", "5.00 ISK"),
             (500, "ugx", "5.00 UGX"),
             (-5, "eur", "-0.05 EUR"),
+            (0, "eur", "0.00 EUR"),
             (i64::MIN, "usd", "-92233720368547758.08 USD"),
             (2_999_999_999_997, "idr", "29999999999.97 IDR"),
         ];
@@ -181,6 +182,8 @@ mod tests {
         for odd in ["", "us", "usdt", "u5d", "€uro"] {
             assert_eq!(Currency::parse(odd), Err(NotACurrency), "{odd:?}");
         }
+        assert!(NotACurrency.to_string().contains("three letters"));
+        assert!(NotAUnitAmount.to_string().contains("from 0 on"));
     }
 
     #[test]
@@ -190,6 +193,8 @@ mod tests {
         }
         assert_eq!(UnitAmount::parse("20.50"), UnitAmount::parse("20.5"));
         assert_eq!(UnitAmount::whole(20), UnitAmount::parse("20"));
+        assert_eq!(UnitAmount::whole(0), UnitAmount::parse("0"));
+        assert_eq!(UnitAmount::whole(-1), Err(NotAUnitAmount));
         for odd in ["", ".", "1.", ".5", "-1", "+1", "1e3", " 1", "1.0000000000001", "9223372036854775808"] {
             assert_eq!(UnitAmount::parse(odd), Err(NotAUnitAmount), "{odd:?}");
         }

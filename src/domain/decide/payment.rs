@@ -312,3 +312,6 @@ pub(super) fn corrections_after_grant(
     let root = Root { decided: Decided::Granted(granted), amount_paid, currency, ..root.clone() };
     correct(&root, &root.payments).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,3 +176,6 @@ impl Stood {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests;

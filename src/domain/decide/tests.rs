@@ -1,25 +1,28 @@
 use super::*;
+use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, RefundHeld};
+use crate::domain::decision::{Fact, InvoiceRow};
 use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
-use crate::domain::facts::{AccountHeld, InvoiceHeld};
-use crate::domain::ids::{CheckoutId, EventId, PriceId};
-use crate::domain::money::Currency;
+use crate::domain::facts::{AccountHeld, Decided, InvoiceHeld};
+use crate::domain::ids::{ChargeId, CheckoutId, EventId, PaymentId, PriceId};
+use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{Basis, Catalogue, Credits, PriceRule, Tiers};
+use crate::domain::subscription::{PaidPeriod, Standing};
 
-const NOW: UnixSeconds = 1_000_000;
+pub(super) const NOW: UnixSeconds = 1_000_000;
 
-fn currency(code: &str) -> Currency {
+pub(super) fn currency(code: &str) -> Currency {
     Currency::parse(code).expect("a currency")
 }
 
-fn account() -> AccountId {
+pub(super) fn account() -> AccountId {
     AccountId::parse("cus_1").expect("an id")
 }
 
-fn event_id(text: &str) -> EventId {
+pub(super) fn event_id(text: &str) -> EventId {
     EventId::parse(text).expect("an id")
 }
 
-fn by_money() -> Policy {
+pub(super) fn by_money() -> Policy {
     Policy {
         livemode: true,
         connected_account: None,
@@ -31,7 +34,7 @@ fn by_money() -> Policy {
 }
 
 /// A pack of 50 credits, and somebody else's price.
-fn by_catalogue() -> Policy {
+pub(super) fn by_catalogue() -> Policy {
     let pack = PriceRule {
         tier: None,
 
@@ -55,7 +58,7 @@ fn since(moment: UnixSeconds) -> Policy {
 }
 
 /// An event of second 100.
-fn event(id: &str, kind: &str, body: Body) -> Event {
+pub(super) fn event(id: &str, kind: &str, body: Body) -> Event {
     Event {
         id: event_id(id),
         kind: kind.into(),
@@ -69,13 +72,13 @@ fn event(id: &str, kind: &str, body: Body) -> Event {
 }
 
 impl Event {
-    fn at(self, created: UnixSeconds) -> Self {
+    pub(super) fn at(self, created: UnixSeconds) -> Self {
         Self { created, ..self }
     }
 }
 
 /// A paid invoice over one pack.
-fn invoice() -> Invoice {
+pub(super) fn invoice() -> Invoice {
     Invoice {
         id: InvoiceId::parse("in_1").expect("an id"),
         customer: Some(account()),
@@ -94,9 +97,13 @@ fn invoice() -> Invoice {
     }
 }
 
-fn line(price: &str) -> Line {
+fn price_ref(id: &str) -> PriceRef {
+    PriceRef { id: PriceId::parse(id).expect("an id"), product: None, lookup_key: None }
+}
+
+pub(super) fn line(price: &str) -> Line {
     Line {
-        price: Some(PriceRef { id: PriceId::parse(price).expect("an id"), product: None, lookup_key: None }),
+        price: Some(price_ref(price)),
         amount: 2_000,
         currency: currency("usd"),
         quantity: Some(1),
@@ -108,17 +115,17 @@ fn line(price: &str) -> Line {
     }
 }
 
-fn invoice_with(change: impl FnOnce(&mut Invoice)) -> Event {
+pub(super) fn invoice_with(change: impl FnOnce(&mut Invoice)) -> Event {
     let mut invoice = invoice();
     change(&mut invoice);
     event("evt_1", "invoice.paid", Body::Invoice(invoice))
 }
 
-fn paid() -> Event {
+pub(super) fn paid() -> Event {
     invoice_with(|_| ())
 }
 
-fn in_status(id: &str, status: &str) -> Event {
+pub(super) fn in_status(id: &str, status: &str) -> Event {
     let invoice = Invoice { status: status.into(), ..invoice() };
     event(id, "invoice.updated", Body::Invoice(invoice))
 }
@@ -150,7 +157,7 @@ fn customer(kind: &str, reference: Option<&str>) -> Event {
 }
 
 /// The account is known, without anything else.
-fn known() -> Facts {
+pub(super) fn known() -> Facts {
     Facts { account: Some(AccountHeld { reference: None, deleted: false }), ..Facts::default() }
 }
 
@@ -163,17 +170,17 @@ fn deleted() -> Facts {
     Facts { account: Some(AccountHeld { reference: None, deleted: true }), ..Facts::default() }
 }
 
-fn granted() -> Facts {
+pub(super) fn granted() -> Facts {
     Facts { granted_by: Some(event_id("evt_0")), ..known() }
 }
 
-fn held(status: &str, at: UnixSeconds, by: &str) -> Facts {
+pub(super) fn held(status: &str, at: UnixSeconds, by: &str) -> Facts {
     let invoice = InvoiceHeld { status: status.into(), amount_paid: 0, snapshot_at: at, source: event_id(by) };
     Facts { invoice: Some(invoice), ..known() }
 }
 
 /// `applied: save in_1 paid 2000; grant …`, `wait lines:in_1`, `fail unlisted_price`.
-fn told(decision: &Decision) -> String {
+pub(super) fn told(decision: &Decision) -> String {
     match decision {
         Decision::Complete(completion) => {
             let effects: Vec<String> = completion.effects.iter().map(told_effect).collect();
@@ -190,7 +197,35 @@ fn told(decision: &Decision) -> String {
 fn told_effect(effect: &Effect) -> String {
     match effect {
         Effect::SaveInvoice(row) => format!("save {} {} {}", row.id, row.status, row.amount_paid),
-        Effect::LinkPayments(invoice, payments) => format!("link {invoice} {}", payments.len()),
+        Effect::LinkPayments(invoice, payments) => {
+            let payments: Vec<String> = payments.iter().map(told_names).collect();
+            format!("link {invoice} {}", payments.join(" "))
+        }
+        Effect::NamePayment(charge, intent) => format!("same {charge} {intent}"),
+        Effect::LearnPrice(price) => format!("learn {} {} {:?}", price.price.id, price.currency, price.unit),
+        Effect::SaveCharge(ChargeHeld { id, intent, account, currency, captured, refunded, at, source }) => {
+            let (intent, account) = (or_dash(intent.as_ref()), or_dash(account.as_ref()));
+            format!("charge {id} {intent} {account} {currency} {captured} less {refunded} by {source} at {at}")
+        }
+        Effect::SaveRefund(RefundHeld { id, payment, amount, currency, status, created, failed_at, at, source }) => {
+            let (payment, status, failed) =
+                (told_names(payment), or_dash(status.as_ref()), or_dash(failed_at.as_ref()));
+            format!(
+                "refund {id} {payment} {amount} {currency} {status} of {created} failed {failed} by {source} at {at}"
+            )
+        }
+        Effect::SaveDispute(held) => {
+            let DisputeHeld { id, payment, amount, currency, status, withdrawn_at, reinstated_at, at, source } = held;
+            let (payment, out, back) =
+                (told_names(payment), or_dash(withdrawn_at.as_ref()), or_dash(reinstated_at.as_ref()));
+            format!("dispute {id} {payment} {amount} {currency} {status} out {out} back {back} by {source} at {at}")
+        }
+        Effect::Correct(account, fact, corrections) => {
+            let lines: Vec<String> = corrections.iter().map(|one| format!("{} {}", one.unit, one.amount)).collect();
+            format!("correct {account} {fact} {}", lines.join(" + "))
+        }
+        Effect::OpenFinding(finding) => format!("open {} {}", finding.kind, finding.subject),
+        Effect::ResolveFinding(kind, subject) => format!("resolve {kind} {subject}"),
         Effect::OpenAccount(account) => format!("open {account}"),
         Effect::SetReference(account, reference) => format!("name {account} {}", reference.text),
         Effect::ConfirmReference(account, reference) => format!("confirm {account} {}", reference.text),
@@ -200,12 +235,60 @@ fn told_effect(effect: &Effect) -> String {
             let lines: Vec<String> = lines.iter().map(|line| format!("{} {}", line.unit, line.amount)).collect();
             format!("grant {account} {fact} {}", lines.join(" + "))
         }
-        other => format!("{other:?}"),
+        Effect::SaveSubscription(known, standing) => {
+            let newest: Vec<&str> = known.newest.iter().map(|one| one.event.as_str()).collect();
+            let listed = or_dash(known.listed.as_ref().map(|listed| &listed.event));
+            format!("save {} of {} listed {listed}", told_standing(standing), newest.join(" "))
+        }
+        Effect::Restand(standing) => format!("restand {}", told_standing(standing)),
+        Effect::SavePaidPeriods(id, periods) => {
+            let tell =
+                |one: &PaidPeriod| format!("{} {} {}..{}", one.invoice, one.price.id, one.starts_at, one.ends_at);
+            format!("periods {id} [{}]", periods.iter().map(tell).collect::<Vec<_>>().join(", "))
+        }
+        Effect::ChangeTier(account, from, to) => {
+            format!("tier {account} {}>{}", or_dash(from.as_ref()), or_dash(to.as_ref()))
+        }
     }
 }
 
+/// `sub_1 cus_1 active pro of item 0 by evt_1`
+fn told_standing(standing: &Standing) -> String {
+    let Standing { id, state, tier_item, tier, pending, source, .. } = standing;
+    let until = pending.as_ref().map(|next| format!(" until {} then {}", next.at, or_dash(next.tier.as_ref())));
+    format!(
+        "{id} {} {} {}{} of item {} by {source}",
+        or_dash(state.account.as_ref()),
+        state.status,
+        or_dash(tier.as_ref()),
+        until.unwrap_or_default(),
+        or_dash(tier_item.as_ref())
+    )
+}
+
+/// `pi_1/ch_1`, `pi_1/-`
+fn told_names(payment: &PaymentRef) -> String {
+    format!("{}/{}", or_dash(payment.payment_intent.as_ref()), or_dash(payment.charge.as_ref()))
+}
+
+fn or_dash(text: Option<impl ToString>) -> String {
+    text.map_or_else(|| "-".into(), |text| text.to_string())
+}
+
+/// As [`told`], with the reason and whoever can go on:
+/// `no_effect (the charge failed): `, `applied: link in_1 pi_1/ch_1 -> payment:pi_1 payment:ch_1`.
+pub(super) fn told_whole(decision: &Decision) -> String {
+    let Decision::Complete(Completion { reason, arrivals, .. }) = decision else { return told(decision) };
+    let told = told(decision);
+    let (outcome, effects) = told.split_once(':').expect("an outcome");
+    let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let arrivals: Vec<String> = arrivals.iter().map(ToString::to_string).collect();
+    let arrow = if arrivals.is_empty() { "" } else { " -> " };
+    format!("{outcome}{reason}:{effects}{arrow}{}", arrivals.join(" "))
+}
+
 #[track_caller]
-fn check(name: &str, policy: &Policy, given: &Facts, event: &Event, expected: &str) {
+pub(super) fn check(name: &str, policy: &Policy, given: &Facts, event: &Event, expected: &str) {
     assert_eq!(told(&decide(event, given, policy, NOW)), expected, "{name}");
 }
 
@@ -408,6 +491,7 @@ fn snapshots_of_an_invoice_in_every_order() {
             in_status("evt_1", "open"),
             "no_effect: save in_1 open 2000",
         ),
+        ("the same event again", held("open", 100, "evt_1"), in_status("evt_1", "open"), "stale: "),
         ("the same second, the smaller id", held("open", 100, "evt_2"), in_status("evt_1", "open"), "stale: "),
         (
             "a status that is new",
@@ -602,6 +686,7 @@ fn the_better_source_of_a_reference_stays() {
         ),
         ("in one second not the greater text", named("a", Metadata, 100), session(Some("b"), None), "no_effect: "),
         ("the same again", named("a", Metadata, 99), session(Some("a"), None), "no_effect: "),
+        ("the same of the same second", named("a", Metadata, 100), session(Some("a"), None), "no_effect: "),
         (
             "the same from an earlier time is remembered",
             named("a", Metadata, 101),
@@ -675,4 +760,282 @@ fn whoever_waited_for_a_decision_can_go_on() {
     assert_eq!(arrivals(&known(), &free), ["grant:invoice:in_1"], "nothing is a decision, too");
     assert_eq!(arrivals(&known(), &checkout_with(|_| ())), ["grant:checkout:cs_1"]);
     assert_eq!(arrivals(&known(), &in_status("evt_1", "open")), [""; 0], "not decided yet");
+}
+
+#[test]
+fn what_is_told_later_is_named() {
+    for (name, given, event, expected) in [
+        (
+            "an older invoice",
+            held("open", 101, "evt_0"),
+            in_status("evt_1", "draft"),
+            "stale (evt_0 told the later status open): ",
+        ),
+        (
+            "an invoice after its end",
+            held("paid", 99, "evt_0"),
+            in_status("evt_1", "void"),
+            "stale (evt_0 told the later status paid):  -> grant:invoice:in_1",
+        ),
+        ("a grant", granted(), paid(), "no_effect (grant:invoice:in_1 was granted by evt_0): save in_1 paid 2000"),
+        (
+            "a grant of a session",
+            granted(),
+            checkout_with(|_| ()),
+            "no_effect (grant:checkout:cs_1 was granted by evt_0): save cs_1 500 -> grant:checkout:cs_1",
+        ),
+    ] {
+        assert_eq!(told_whole(&decide(&event, &given, &by_money(), NOW)), expected, "{name}");
+    }
+}
+
+#[test]
+fn whatever_is_decided_lets_others_go_on() {
+    let money = by_money();
+    let list = by_catalogue();
+    let intent = || PaymentId::parse("pi_1").ok();
+    for (name, policy, event, expected) in [
+        (
+            "an invoice of nobody",
+            &money,
+            invoice_with(|invoice| invoice.customer = None),
+            "ignored (the invoice has no customer): save in_1 paid 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice that is void",
+            &money,
+            in_status("evt_1", "void"),
+            "no_effect (the invoice is not settled): save in_1 void 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice that may still be paid",
+            &money,
+            in_status("evt_1", "uncollectible"),
+            "no_effect (the invoice is not settled): save in_1 uncollectible 2000",
+        ),
+        (
+            "an invoice before the cutover",
+            &since(101),
+            paid(),
+            "no_effect (before cutover): save in_1 paid 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice of another product",
+            &list,
+            invoice_with(|invoice| invoice.lines = Lines::Complete(vec![line("other")])),
+            "ignored (only prices of another product): save in_1 paid 2000 -> grant:invoice:in_1",
+        ),
+        (
+            "an invoice that names its payments",
+            &money,
+            invoice_with(|invoice| {
+                let charge = ChargeId::parse("ch_1").ok();
+                let first = PaymentRef { payment_intent: intent(), charge };
+                let second = PaymentRef { payment_intent: PaymentId::parse("pi_2").ok(), charge: None };
+                invoice.payments = vec![first, second];
+            }),
+            "applied: save in_1 paid 2000; same ch_1 pi_1; link in_1 pi_1/ch_1 pi_2/-; \
+             grant cus_1 grant:invoice:in_1 usd 2000 -> payment:pi_1 payment:ch_1 payment:pi_2 grant:invoice:in_1",
+        ),
+        (
+            "a session with a payment",
+            &money,
+            checkout_with(|session| session.payment_intent = intent()),
+            "applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 usd 500 -> payment:pi_1 grant:checkout:cs_1",
+        ),
+        (
+            "a session of a guest",
+            &money,
+            checkout_with(|session| (session.customer, session.payment_intent) = (None, intent())),
+            "ignored (the session has no customer): save cs_1 500 -> payment:pi_1 grant:checkout:cs_1",
+        ),
+        (
+            "an unpaid session of a guest",
+            &money,
+            checkout_with(|session| (session.customer, session.payment_status) = (None, "unpaid".into())),
+            "ignored (the session has no customer): ",
+        ),
+        (
+            "a session of a guest with an invoice",
+            &money,
+            checkout_with(|session| (session.customer, session.invoice) = (None, InvoiceId::parse("in_1").ok())),
+            "ignored (the session has no customer): ",
+        ),
+        (
+            "a session of a guest for a subscription",
+            &money,
+            checkout_with(|session| (session.customer, session.mode) = (None, "subscription".into())),
+            "ignored (the session has no customer): ",
+        ),
+        (
+            "a session with an invoice and a payment",
+            &money,
+            checkout_with(|session| {
+                (session.invoice, session.payment_intent) = (InvoiceId::parse("in_1").ok(), intent());
+            }),
+            "no_effect (left to invoice in_1): link in_1 pi_1/- -> payment:pi_1",
+        ),
+        (
+            "a session with an invoice",
+            &money,
+            checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()),
+            "no_effect (left to invoice in_1): ",
+        ),
+    ] {
+        assert_eq!(told_whole(&decide(&event, &known(), policy, NOW)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_name_of_two_accounts_is_a_finding() {
+    let shared = Facts { namesake: AccountId::parse("cus_2").ok(), ..known() };
+    let event = customer("customer.updated", Some("user-1"));
+    let Decision::Complete(completion) = decide(&event, &shared, &by_money(), NOW) else { panic!("complete") };
+    let reference = Reference { text: "user-1".into(), strength: ReferenceStrength::Metadata, at: 100 };
+    let finding = Finding {
+        kind: "shared_reference",
+        subject: "cus_1".into(),
+        expected: "one live account for each reference".into(),
+        actual: "cus_2 has the reference user-1 as well".into(),
+    };
+    assert_eq!(completion.effects, [Effect::SetReference(account(), reference), Effect::OpenFinding(finding)]);
+}
+
+#[test]
+fn an_invoice_of_another_product_names_no_account() {
+    let named = |price: &str| {
+        let lines = Lines::Complete(vec![line(price)]);
+        invoice_with(|invoice| (invoice.reference, invoice.lines) = (Some("user-1".into()), lines))
+    };
+    let policy = by_catalogue();
+    check(
+        "ours",
+        &policy,
+        &known(),
+        &named("pack"),
+        "applied: save in_1 paid 2000; name cus_1 user-1; grant cus_1 grant:invoice:in_1 credits 50",
+    );
+    check("another product's", &policy, &known(), &named("other"), "ignored: save in_1 paid 2000");
+}
+
+/// The prorations of other invoices may wait for what the lines of this one tell.
+#[test]
+fn the_lines_of_an_invoice_tell_of_prices() {
+    let ten = || Unit::Costs(UnitAmount::whole(10).expect("an amount"));
+    let list = |change: fn(&mut Policy, &mut PriceRule)| {
+        let mut policy = by_catalogue();
+        let mut rule = policy.catalogue.rule(&price_ref("pack")).cloned().expect("a rule");
+        change(&mut policy, &mut rule);
+        policy.catalogue = Catalogue::new([("pack".to_owned(), rule)]);
+        policy
+    };
+    let open = |price: Option<&str>, unit: Unit| {
+        let line = Line { price: price.map(price_ref), unit, currency: currency("eur"), ..line("pack") };
+        invoice_with(|invoice| (invoice.status, invoice.lines) = ("open".into(), Lines::Complete(vec![line])))
+    };
+    let saved = "no_effect (the invoice is not settled): save in_1 open 2000";
+    let costs = "learn pack eur Costs(UnitAmount { trillionths: 10000000000000 }) -> price:pack";
+    for (name, policy, event, expected) in [
+        ("what it costs", list(|_, _| ()), open(Some("pack"), ten()), format!("{saved}; {costs}")),
+        (
+            "that it has no amount",
+            list(|_, _| ()),
+            open(Some("pack"), Unit::HasNone),
+            format!("{saved}; learn pack eur HasNone -> price:pack"),
+        ),
+        ("nothing", list(|_, _| ()), open(Some("pack"), Unit::Untold), saved.into()),
+        ("of no price", list(|_, _| ()), open(None, ten()), saved.into()),
+        ("of an unlisted price", list(|_, _| ()), open(Some("new"), ten()), saved.into()),
+        ("of another product's price", list(|_, rule| rule.foreign = true), open(Some("pack"), ten()), saved.into()),
+        ("of a price that gives nothing", list(|_, rule| rule.credits = 0), open(Some("pack"), ten()), saved.into()),
+        (
+            "of a price that gives one",
+            list(|_, rule| rule.credits = 1),
+            open(Some("pack"), ten()),
+            format!("{saved}; {costs}"),
+        ),
+        (
+            "of a price whose amount is listed",
+            list(|_, rule| rule.unit_amount = UnitAmount::whole(10).ok()),
+            open(Some("pack"), ten()),
+            saved.into(),
+        ),
+        (
+            "where prorations give nothing",
+            list(|policy, _| policy.credits.prorate = false),
+            open(Some("pack"), ten()),
+            saved.into(),
+        ),
+        (
+            "where money counts",
+            list(|policy, _| policy.credits.basis = Basis::AmountPaid(None)),
+            open(Some("pack"), ten()),
+            saved.into(),
+        ),
+    ] {
+        assert_eq!(told_whole(&decide(&event, &known(), &policy, NOW)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_price_is_remembered() {
+    let price = Price { price: price_ref("pack"), currency: currency("usd"), unit: Unit::HasNone };
+    let event = event("evt_1", "price.created", Body::Price(price));
+    assert_eq!(
+        told_whole(&decide(&event, &known(), &by_money(), NOW)),
+        "no_effect (the price is remembered): learn pack usd HasNone -> price:pack"
+    );
+}
+
+#[test]
+fn an_invoice_is_kept_as_it_was_told() {
+    let event = invoice_with(|invoice| {
+        (invoice.total, invoice.amount_due, invoice.amount_paid) = (3_000, 2_500, 0);
+        (invoice.paid_out_of_band, invoice.created) = (true, Some(50));
+        invoice.subscription = SubscriptionId::parse("sub_1").ok();
+    });
+    let Decision::Complete(completion) = decide(&event, &granted(), &by_money(), NOW) else { panic!("complete") };
+    let row = InvoiceRow {
+        id: InvoiceId::parse("in_1").expect("an id"),
+        account: Some(account()),
+        subscription: SubscriptionId::parse("sub_1").ok(),
+        status: "paid".into(),
+        currency: currency("usd"),
+        total: 3_000,
+        amount_paid: 2_500,
+        created: Some(50),
+        snapshot_at: 100,
+    };
+    assert_eq!(completion.effects, [Effect::SaveInvoice(row)]);
+}
+
+#[test]
+fn the_keys_of_effects_are_stable() {
+    let id = event_id("evt_1");
+    for (fact, key) in [
+        (Fact::invoice(&invoice().id), "grant:invoice:in_1"),
+        (Fact::checkout(&CheckoutId::parse("cs_1").expect("an id")), "grant:checkout:cs_1"),
+        (Fact::adjustment("ticket-7"), "adjust:ticket-7"),
+        (Fact::clawback(&id), "clawback:evt_1"),
+        (Fact::restore(&id), "restore:evt_1"),
+    ] {
+        assert_eq!((fact.as_str(), fact.to_string().as_str()), (key, key));
+    }
+}
+
+#[test]
+fn what_became_of_a_grant() {
+    let some = || Granted { account: account(), units: Vec::new() };
+    for (name, decided, expected) in [
+        ("granted", Decided::of_invoice(Some(some()), Some("open")), Decided::Granted(some())),
+        ("paid", Decided::of_invoice(None, Some("paid")), Decided::Nothing),
+        ("void", Decided::of_invoice(None, Some("void")), Decided::Nothing),
+        ("uncollectible", Decided::of_invoice(None, Some("uncollectible")), Decided::NotYet),
+        ("untold", Decided::of_invoice(None, None), Decided::NotYet),
+        ("a granted session", Decided::of_checkout(Some(some()), true), Decided::Granted(some())),
+        ("a session that granted nothing", Decided::of_checkout(None, true), Decided::Nothing),
+        ("a session that nobody told of", Decided::of_checkout(None, false), Decided::NotYet),
+    ] {
+        assert_eq!(decided, expected, "{name}");
+    }
 }
