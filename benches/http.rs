@@ -77,6 +77,7 @@ fn main() {
         bench.effort.rounds
     );
     bench.main_figures();
+    bench.mixed_load();
     bench.many_accounts();
     bench.slow_flushes();
     bench.many_events();
@@ -108,7 +109,7 @@ impl Bench {
         ];
         let idle = variants[0].server.resident_bytes();
         let mut again = Vec::new();
-        self.rounds(&mut variants, 1_000, 0, |requests, variant, seen| {
+        self.rounds(&mut variants, &Events::of(1_000), 0, |requests, variant, seen| {
             if variant.name == "billingd" {
                 // What the end of the run cut off may not be stored.
                 let stored = seen.answers.saturating_sub(u64::from(CONNECTIONS)).max(1);
@@ -140,13 +141,26 @@ impl Bench {
         check_books(&books, answers);
     }
 
+    fn mixed_load(&self) {
+        let mut variants = vec![
+            variant("billingd", Server::start(Role::Books, &self.folder("mixed"), None)),
+            variant("bare", Server::start(Role::Bare, &self.folder("mixed bare"), None)),
+            variant("one by one", Server::start(Role::OneByOne, &self.folder("mixed single"), None)),
+        ];
+        self.rounds(&mut variants, &Events::mixed(1_000), 0, |_, _, _| ());
+        println!("\n## Invoices, subscriptions and charges, 2 : 1 : 1");
+        ratio("billingd / bare", &variants[0].seen, &variants[1].seen, throughput, Bar::AtLeast(0.20));
+        ratio("billingd / one by one", &variants[0].seen, &variants[2].seen, throughput, Bar::AtLeast(2.8));
+        variants.iter().for_each(|variant| figures(variant.name, &variant.seen));
+    }
+
     fn many_accounts(&self) {
         let mut variants = vec![
             variant("billingd", Server::start(Role::Books, &self.folder("many"), None)),
             variant("bare", Server::start(Role::Bare, &self.folder("many bare"), None)),
             variant("one by one", Server::start(Role::OneByOne, &self.folder("many single"), None)),
         ];
-        self.rounds(&mut variants, 100_000, 0, |_, _, _| ());
+        self.rounds(&mut variants, &Events::of(100_000), 0, |_, _, _| ());
         println!("\n## 100,000 accounts");
         ratio("billingd / bare", &variants[0].seen, &variants[1].seen, throughput, Bar::AtLeast(0.20));
         ratio("billingd / one by one", &variants[0].seen, &variants[2].seen, throughput, Bar::AtLeast(2.8));
@@ -161,7 +175,7 @@ impl Bench {
             variant("billingd", Server::start(Role::Books, &self.folder("slow"), Some(&library))),
             variant("one by one", Server::start(Role::OneByOne, &self.folder("slow single"), Some(&library))),
         ];
-        self.rounds(&mut variants, 1_000, 0, |_, _, _| ());
+        self.rounds(&mut variants, &Events::of(1_000), 0, |_, _, _| ());
         ratio("billingd / one by one", &variants[0].seen, &variants[1].seen, throughput, Bar::AtLeast(15.0));
         variants.iter().for_each(|variant| figures(variant.name, &variant.seen));
     }
@@ -189,7 +203,7 @@ impl Bench {
             variant("prefilled", Server::start(Role::Books, &full, None)),
             variant("empty", Server::start(Role::Books, &self.folder("empty"), None)),
         ];
-        self.rounds(&mut variants, 1_000, stored, |_, _, _| ());
+        self.rounds(&mut variants, &Events::of(1_000), stored, |_, _, _| ());
         ratio("prefilled / empty", &variants[0].seen, &variants[1].seen, throughput, Bar::AtLeast(0.8));
         variants.iter().for_each(|variant| figures(variant.name, &variant.seen));
         drop(variants);
@@ -218,15 +232,14 @@ impl Bench {
     fn rounds(
         &self,
         variants: &mut [Variant],
-        accounts: u64,
+        events: &Events,
         first: u64,
         mut after: impl FnMut(&Requests, &Variant, Seen),
     ) {
-        let events = Events::of(accounts);
         let count = EVENTS_PER_SECOND_MAX * self.effort.seconds;
         for round in 0..self.effort.rounds {
             let number = first + count * u64::try_from(round).expect("a small number");
-            let requests = Requests::write(self.folder.join("requests"), &events, number, count);
+            let requests = Requests::write(self.folder.join("requests"), events, number, count);
             let turns = variants.len();
             for turn in 0..turns {
                 let variant = &mut variants[(round + turn) % turns];

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use billingd::samples::Sample;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
@@ -20,6 +21,8 @@ const EVENTS_PER_TICK: u64 = 100;
 pub(crate) struct Events {
     parts: Vec<Part>,
     accounts: u64,
+    /// Every second one is of a subscription or of a charge.
+    mixed: bool,
 }
 
 enum Part {
@@ -60,12 +63,22 @@ impl Events {
             rest = &rest[end + 1..];
         }
         parts.push(Part::Text(rest));
-        Self { parts, accounts }
+        Self { parts, accounts, mixed: false }
+    }
+
+    /// A half of them invoices, a quarter subscriptions, a quarter charges.
+    pub(crate) fn mixed(accounts: u64) -> Self {
+        Self { mixed: true, ..Self::of(accounts) }
     }
 
     /// The body of the event with this number.
     pub(crate) fn body(&self, number: u64) -> String {
         let created = 1_760_000_000 + number / EVENTS_PER_TICK;
+        match number % 4 {
+            1 if self.mixed => return self.sample(number, created, "customer.subscription.updated"),
+            3 if self.mixed => return self.sample(number, created, "charge.succeeded"),
+            _ => {}
+        }
         let mut body = String::with_capacity(TEMPLATE.len() + 512);
         for part in &self.parts {
             match part {
@@ -86,6 +99,12 @@ impl Events {
             }
         }
         body
+    }
+
+    fn sample(&self, number: u64, created: u64, kind: &str) -> String {
+        let now = i64::try_from(created).expect("a time");
+        let sample = Sample { customer: scatter(number) % self.accounts, ..Sample::new(number, now) };
+        String::from_utf8(sample.body(kind).expect("a sample")).expect("a text")
     }
 
     /// The body with the header that signs it at `now`.
