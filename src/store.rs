@@ -1,11 +1,12 @@
 //! The database: every SQL statement of billingd is in here, beside the function that runs it.
 //!
 //! A [`writer::Writer`] owns the only write connection of a server; commands open one of their own with
-//! [`open::beside`]; everything else reads through a [`reader::Reader`], which cannot write. Nothing in here decides
-//! anything: `ops` asks for facts and tells what to write.
+//! [`open::beside`]; both are a [`desk::Desk`]. Everything else reads through a [`reader::Reader`], which cannot write.
+//! Nothing in here decides anything: `ops` asks for facts and tells what to write.
 
 pub mod accounts;
 pub mod audit;
+pub mod desk;
 pub mod error;
 pub mod events;
 pub mod findings;
@@ -24,4 +25,5 @@ pub mod verify;
 pub mod views;
 pub mod writer;
 
+pub use desk::Desk;
 pub use error::StoreError;

@@ -195,8 +195,12 @@ impl Batch for Ingest {
         if !committed {
             self.duplicates.give_back(taken);
             // What this batch has woken and ended sleeps and holds again.
-            (self.more_woken, self.next_due) = (true, Some(0));
+            self.look_around();
         }
+    }
+
+    fn look_around(&mut self) {
+        (self.more_woken, self.next_due) = (true, Some(0));
     }
 
     fn is_urgent(&self, now: UnixMillis) -> bool {

@@ -30,6 +30,9 @@ pub enum StoreError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The writer is gone, or went down with this work.
+    #[error("the writer does not take this; nothing of it is stored, try again")]
+    Stopped,
 }
 
 impl StoreError {
@@ -54,7 +57,7 @@ impl StoreError {
                     | ErrorCode::Unknown
             ),
             Self::Sql(_) | Self::Damaged { .. } => false,
-            Self::Pool(_) | Self::Unusable { .. } => true,
+            Self::Pool(_) | Self::Unusable { .. } | Self::Stopped => true,
         }
     }
 }

@@ -246,6 +246,14 @@ fn own_if_empty(account: &str) -> &str {
     if account.is_empty() { "(its own)" } else { account }
 }
 
+/// A number that changes when another connection than this one has committed.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn version(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
+}
+
 /// One of the facts that a database keeps about itself.
 ///
 /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! It takes what is waiting, runs it in one `BEGIN IMMEDIATE` … `COMMIT`, and only then answers: while one batch
 //! commits, the next one gathers by itself, so one flush of the disk serves all who wait. It knows nothing of events;
-//! a [`Batch`] does the work inside the transaction.
+//! a [`Batch`] does the work inside the transaction. Between two batches it does what others of the server have to
+//! write: the writer is their [`Desk`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::UnixMillis;
 use crate::store::StoreError;
+use crate::store::desk::{self, Desk};
 use crate::store::open::{self, ServerConnection};
 
 /// How long the writer sleeps at most before it shows that it lives.
@@ -56,6 +58,9 @@ pub trait Batch: Send + 'static {
 
     /// The batch is on disk, or it is not.
     fn ended(&mut self, _committed: bool) {}
+
+    /// Somebody else has written: there may be work that no job tells of.
+    fn look_around(&mut self) {}
 }
 
 /// Limits of a writer.
@@ -82,10 +87,18 @@ pub enum NotDone {
     Unavailable,
 }
 
-struct Message<B: Batch> {
+enum Message<B: Batch> {
+    Job(Posted<B>),
+    Task(Task),
+}
+
+struct Posted<B: Batch> {
     job: B::Job,
     answer: oneshot::Sender<Result<B::Answer, NotDone>>,
 }
+
+/// A transaction of somebody else; it tells its sender by itself how it went.
+type Task = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A handle to the writer thread. The thread ends when all handles are gone.
 pub struct Writer<B: Batch> {
@@ -119,7 +132,7 @@ impl<B: Batch> Writer<B> {
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, jobs) = sync_channel(limits.queue_max.max(1));
         let health = Health::new(on_beat);
-        let mut thread = WriterThread { server, batch, limits, clock, health: health.clone() };
+        let mut thread = WriterThread { server, batch, limits, clock, health: health.clone(), seen: None };
         let handle = std::thread::Builder::new().name("writer".into()).spawn(move || thread.run(&jobs))?;
         Ok((Self { queue, health }, handle))
     }
@@ -130,7 +143,7 @@ impl<B: Batch> Writer<B> {
     /// [`NotDone::Overloaded`] at once when the queue is full, [`NotDone::Unavailable`] when the commit failed.
     pub async fn run(&self, job: B::Job) -> Result<B::Answer, NotDone> {
         let (answer, told) = oneshot::channel();
-        match self.queue.try_send(Message { job, answer }) {
+        match self.queue.try_send(Message::Job(Posted { job, answer })) {
             Ok(()) => told.await.unwrap_or(Err(NotDone::Unavailable)),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(NotDone::Overloaded),
         }
@@ -140,6 +153,23 @@ impl<B: Batch> Writer<B> {
     #[must_use]
     pub fn health(&self) -> &Health {
         &self.health
+    }
+}
+
+impl<B: Batch> Desk for Writer<B> {
+    /// Waits for its turn and for the commit; not for the threads that serve requests.
+    fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (answer, told) = sync_channel(1);
+        let task: Task = Box::new(move |connection| {
+            // A sender that went away leaves nothing undone.
+            drop(answer.send(desk::transact(connection, work)));
+        });
+        self.queue.send(Message::Task(task)).map_err(|_| StoreError::Stopped)?;
+        told.recv().unwrap_or(Err(StoreError::Stopped))
     }
 }
 
@@ -197,6 +227,8 @@ struct WriterThread<B: Batch> {
     limits: Limits,
     clock: fn() -> UnixMillis,
     health: Health,
+    /// The version of the database that only commits of other connections change.
+    seen: Option<i64>,
 }
 
 impl<B: Batch> WriterThread<B> {
@@ -207,12 +239,17 @@ impl<B: Batch> WriterThread<B> {
                 Ok(first) => {
                     let mut messages = vec![first];
                     messages.extend(queue.try_iter().take(self.limits.batch_max.saturating_sub(1)));
-                    self.write(messages);
+                    self.take(messages);
                 }
-                Err(RecvTimeoutError::Timeout) if urgent || self.batch.has_leftovers() || self.health.is_troubled() => {
-                    self.write(Vec::new());
+                Err(RecvTimeoutError::Timeout) => {
+                    self.notice_others();
+                    let urgent = urgent || self.batch.is_urgent((self.clock)());
+                    if urgent || self.batch.has_leftovers() || self.health.is_troubled() {
+                        self.write(Vec::new());
+                    } else {
+                        self.health.beat(None);
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => self.health.beat(None),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -222,9 +259,43 @@ impl<B: Batch> WriterThread<B> {
         }
     }
 
-    fn write(&mut self, messages: Vec<Message<B>>) {
-        let (jobs, senders): (Vec<_>, Vec<_>) =
-            messages.into_iter().map(|message| (message.job, message.answer)).unzip();
+    /// What commands beside the server have written may have left work.
+    fn notice_others(&mut self) {
+        match open::version(&self.server.connection) {
+            Ok(version) if self.seen == Some(version) => {}
+            Ok(version) => {
+                self.seen = Some(version);
+                self.batch.look_around();
+            }
+            Err(error) => tracing::debug!(%error, "nobody knows whether others have written"),
+        }
+    }
+
+    /// The jobs are one transaction, each task is one of its own.
+    fn take(&mut self, messages: Vec<Message<B>>) {
+        let (mut jobs, mut tasks) = (Vec::with_capacity(messages.len()), Vec::new());
+        for message in messages {
+            match message {
+                Message::Job(job) => jobs.push(job),
+                Message::Task(task) => tasks.push(task),
+            }
+        }
+        self.notice_others();
+        if !jobs.is_empty() {
+            self.write(jobs);
+        }
+        for task in tasks {
+            let connection = &mut self.server.connection;
+            if catch_unwind(AssertUnwindSafe(|| task(connection))).is_err() {
+                tracing::error!("a task of the server panicked; nothing of it is stored");
+            }
+            self.batch.look_around();
+            self.health.beat(None);
+        }
+    }
+
+    fn write(&mut self, posted: Vec<Posted<B>>) {
+        let (jobs, senders): (Vec<_>, Vec<_>) = posted.into_iter().map(|posted| (posted.job, posted.answer)).unzip();
         let probe = jobs.is_empty() && self.health.is_troubled();
         let written = commit(&mut self.server.connection, &mut self.batch, jobs, probe, (self.clock)());
         self.batch.ended(written.is_ok());
@@ -339,11 +410,11 @@ mod tests {
             drop(writer.clone());
             let thread = std::thread::spawn(move || {
                 let limits = Limits { batch_max: 256, queue_max: 3 };
-                let mut thread = WriterThread { server, batch: Numbers, limits, clock: || 0, health };
+                let mut thread = WriterThread { server, batch: Numbers, limits, clock: || 0, health, seen: None };
                 let first = jobs.recv().expect("a job");
                 let mut all = vec![first];
                 all.extend(jobs.try_iter());
-                thread.write(all);
+                thread.take(all);
             });
             let mut answers = Vec::new();
             for one in waiting {
@@ -353,5 +424,26 @@ mod tests {
             answers
         });
         assert_eq!(answers, [Ok(3), Ok(3), Ok(3)], "three jobs, one batch");
+    }
+
+    #[test]
+    fn the_writer_is_a_desk_and_a_task_that_goes_wrong_takes_back_itself() {
+        let (_folder, server) = connection();
+        let (mut writer, thread) = Writer::start(server, Numbers, Limits::default(), || 0, || ()).expect("a writer");
+        writer.write(|transaction| open::set_meta(transaction, "a", "there")).expect("a commit");
+        let refused: Result<(), _> = writer.write(|transaction| {
+            open::set_meta(transaction, "b", "there")?;
+            Err(StoreError::unusable("here", "no"))
+        });
+        assert!(matches!(refused, Err(StoreError::Unusable { .. })));
+        let panicked: Result<(), _> = writer.write(|transaction| {
+            open::set_meta(transaction, "b", "there")?;
+            panic!("a task")
+        });
+        assert!(matches!(panicked, Err(StoreError::Stopped)));
+        let held = writer.write(|transaction| Ok((open::meta(transaction, "a")?, open::meta(transaction, "b")?)));
+        assert_eq!(held.expect("a read"), (Some("there".to_owned()), None));
+        drop(writer);
+        thread.join().expect("the writer");
     }
 }
