@@ -61,11 +61,23 @@ CREATE TABLE payload_dictionaries (
     content       BLOB NOT NULL
 ) STRICT;
 
--- The only place where a raw payload is kept. `digest` is the SHA-256 of the bytes as received.
+-- The only place where a raw payload is kept. `digest` is the SHA-256 of the bytes as received. `object` is what a thin
+-- event names, as Stripe's API told it when it was asked; an empty one: Stripe does not have it.
 CREATE TABLE event_payloads (
-    event_id TEXT PRIMARY KEY REFERENCES events (event_id) ON DELETE CASCADE,
-    body     BLOB NOT NULL,
-    digest   BLOB NOT NULL
+    event_id  TEXT PRIMARY KEY REFERENCES events (event_id) ON DELETE CASCADE,
+    body      BLOB NOT NULL,
+    digest    BLOB NOT NULL,
+    object    BLOB,
+    object_at INTEGER,   -- milliseconds: before the request was sent
+    CHECK ((object IS NULL) = (object_at IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- What Stripe's API answered to what events waited for, where later runs need it. `answer` is our own JSON; NULL:
+-- there is no such thing, or all that was told stands elsewhere in the books.
+CREATE TABLE answers (
+    need     TEXT PRIMARY KEY,
+    answer   TEXT,
+    asked_at INTEGER NOT NULL   -- milliseconds: before the request was sent
 ) STRICT, WITHOUT ROWID;
 
 -- What snapshots taught about prices. `unit_amount` is a decimal text in minor units; NULL: the price has none.
@@ -206,11 +218,12 @@ CREATE INDEX subscriptions_account ON subscriptions (account_id);
 CREATE INDEX subscriptions_due ON subscriptions (pending_tier_at) WHERE pending_tier_at IS NOT NULL;
 
 -- What orders the snapshots of a subscription, kept apart from payloads, which retention removes. `newest` is our own
--- JSON: all snapshots that are tied for the newest.
+-- JSON: all snapshots that are tied for the newest. `told` is the state that Stripe told when it was asked which counts.
 CREATE TABLE subscription_snapshots (
     subscription_id TEXT PRIMARY KEY REFERENCES subscriptions (subscription_id) ON DELETE CASCADE,
     newest          TEXT NOT NULL,
-    listed          TEXT
+    listed          TEXT,
+    told            TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- What paid invoices paid for, under tiers.downgrade = "period_end".

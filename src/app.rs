@@ -228,5 +228,6 @@ pub fn policy(config: &Config) -> anyhow::Result<Policy> {
             access_collection_paused: config.access.collection_paused,
         },
         max_attempts: config.processing.max_attempts,
+        asks_stripe: config.stripe.api_key.is_some(),
     })
 }

@@ -5,6 +5,7 @@
 //! Nothing in here decides anything: `ops` asks for facts and tells what to write.
 
 pub mod accounts;
+pub mod answers;
 pub mod audit;
 pub mod desk;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod payments;
 pub mod prices;
 pub mod reader;
 pub mod savepoint;
+mod snapshots;
 pub mod subscriptions;
 mod types;
 pub mod verify;

@@ -14,7 +14,7 @@ mod subscription;
 use std::borrow::Cow;
 
 use crate::domain::decision::{Completion, Decision, Effect, Failure, Finding, Need, Outcome};
-use crate::domain::event::{Body, Event, PaymentRef, Price, UnixSeconds};
+use crate::domain::event::{Body, Event, PaymentRef, Price, Thin, UnixSeconds};
 use crate::domain::facts::{Facts, Reference, ReferenceStrength};
 use crate::domain::grant::Refusal;
 use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};
@@ -48,14 +48,33 @@ pub fn decide(event: &Event, facts: &Facts, policy: &Policy, now: UnixSeconds) -
         Body::Dispute(dispute) => payment::decide_dispute(event, dispute, facts),
         Body::Price(price) => Draft::default().learn(price.clone()).no_effect("the price is remembered"),
         Body::CreditNote(note) => payment::decide_credit_note(event, note),
-        Body::Thin(thin) => match &thin.related_url {
-            Some(path) if thin.is_acted_on => Decision::Wait(vec![Need::Object(path.clone())]),
-            _ => ignored("thin event of a type without rule"),
-        },
+        Body::Thin(thin) => decide_thin(event, thin, facts),
         Body::Other if event.kind.starts_with("subscription_schedule.") => {
             Draft::default().no_effect("a schedule changes nothing until its subscription does")
         }
         Body::Other => ignored("no rule for this type"),
+    }
+}
+
+/// A thin event only names its object: what it has not yet been told by its snapshot twin is asked of Stripe.
+fn decide_thin(event: &Event, thin: &Thin, facts: &Facts) -> Decision {
+    if !thin.is_acted_on {
+        return ignored("thin event of a type without rule");
+    }
+    if let Some(twin) = &facts.twin {
+        return Draft::default().finish(Outcome::NoEffect, format!("{twin} told the same"));
+    }
+    match &thin.related_url {
+        Some(_) if thin.is_gone => Draft::default().no_effect("Stripe does not have the object any more"),
+        Some(path) => Decision::Wait(vec![Need::Object(path.clone())]),
+        None => Decision::Fail(Failure {
+            code: "unreadable_object",
+            message: format!(
+                "{}: related_object.url names nothing in Stripe's API; look at the event in Stripe's dashboard, then \
+                 dismiss it",
+                event.kind
+            ),
+        }),
     }
 }
 
@@ -183,6 +202,16 @@ fn reference_of(
         })
     });
     [Effect::SetReference(account.clone(), reference)].into_iter().chain(finding).collect()
+}
+
+fn not_at_stripe(object: &str, id: &str) -> Failure {
+    Failure {
+        code: "not_at_stripe",
+        message: format!(
+            "{object} {id} is not in the Stripe account that stripe.api_key opens; if the key is right, it was test \
+             data: dismiss the event"
+        ),
+    }
 }
 
 fn is_before_cutover(settled_at: UnixSeconds, policy: &Policy) -> bool {

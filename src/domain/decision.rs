@@ -226,6 +226,31 @@ pub enum Need {
     Object(String),
 }
 
+impl Need {
+    /// Reads what [`Display`](fmt::Display) wrote; `None`: it was something else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once(':')?;
+        match kind {
+            "lines" => InvoiceId::parse(name).ok().map(Self::Lines),
+            "price" => PriceId::parse(name).ok().map(Self::Price),
+            "payment" => Some(Self::Payment(name.to_owned())),
+            "grant" => Some(Self::Grant(Fact(text.to_owned()))),
+            "subscription" => SubscriptionId::parse(name).ok().map(Self::Subscription),
+            "session" => CheckoutId::parse(name).ok().map(Self::Session),
+            "rate" => Currency::parse(name).ok().map(Self::Rate),
+            "object" => Some(Self::Object(name.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// Stripe's API can tell it; other needs are met by other events or by exchange rates.
+    #[must_use]
+    pub fn is_for_stripe(&self) -> bool {
+        !matches!(self, Self::Grant(_) | Self::Rate(_))
+    }
+}
+
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -400,6 +400,8 @@ pub struct Thin {
     pub snapshot_event: Option<EventId>,
     /// Its snapshot twin is of a type that has a rule.
     pub is_acted_on: bool,
-    /// Where the object can be read.
+    /// Where the object can be read: a path of Stripe's API.
     pub related_url: Option<String>,
+    /// Stripe was asked for the object and does not have it; an object that it has stands in the thin one's place.
+    pub is_gone: bool,
 }

@@ -2,11 +2,11 @@
 
 use crate::domain::clawback::{Granted, Payment};
 use crate::domain::decision::Fact;
-use crate::domain::event::UnixSeconds;
+use crate::domain::event::{Line, UnixSeconds};
 use crate::domain::grant::KnownPrices;
 use crate::domain::ids::{AccountId, EventId};
 use crate::domain::money::Currency;
-use crate::domain::subscription::{Contribution, Known, PaidPeriod, Standing};
+use crate::domain::subscription::{Contribution, Known, PaidPeriod, Standing, State};
 
 /// What the books hold about the subject of an event, read in the transaction that will change them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,12 +19,28 @@ pub struct Facts {
     pub account: Option<AccountHeld>,
     /// Another live account with the reference that the event tells.
     pub namesake: Option<AccountId>,
-    /// Prices that earlier snapshots told, as far as this event's lines need them.
+    /// Prices that earlier snapshots or Stripe's API told, as far as this event's lines need them.
     pub prices: KnownPrices,
+    /// What was sold, where the event itself does not tell all of it.
+    pub lines: Asked<Vec<Line>>,
     /// The payment of the event, and what it paid.
     pub money: MoneyFacts,
     /// The subscription of the event.
     pub subscription: SubscriptionFacts,
+    /// The snapshot event that a thin event names, if it is completed.
+    pub twin: Option<EventId>,
+}
+
+/// What Stripe's API answered, if it was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Asked<T> {
+    /// It was not asked, or not since the event came.
+    #[default]
+    NotYet,
+    /// It told this.
+    Told(T),
+    /// It knows no such thing.
+    Gone,
 }
 
 /// What is held about a payment.
@@ -34,6 +50,8 @@ pub struct MoneyFacts {
     pub payment: Payment,
     /// What it paid, as far as anything tied it.
     pub roots: Vec<Root>,
+    /// Stripe's API was asked about it since the event came, and all that it told is in here.
+    pub asked: bool,
 }
 
 /// Something that was paid: an invoice, or a checkout without one.
@@ -93,6 +111,8 @@ pub struct SubscriptionFacts {
     pub standing: Option<Standing>,
     /// What was paid for, under `downgrade = "period_end"`.
     pub periods: Vec<PaidPeriod>,
+    /// Its state at Stripe.
+    pub at_stripe: Asked<State>,
     /// Every account that the subscription belongs to in any snapshot that counts, before or after.
     pub accounts: Vec<AccountTier>,
 }

@@ -126,7 +126,9 @@ pub fn of_sale(price: &PriceId, quantity: i64, policy: &Policy) -> Grant {
     }
 }
 
-fn of_lines(lines: &[Line], policy: &Policy, known: &KnownPrices) -> Grant {
+/// What lines grant under `basis = "catalogue"`.
+#[must_use]
+pub fn of_lines(lines: &[Line], policy: &Policy, known: &KnownPrices) -> Grant {
     let mut sums = Sums::default();
     let mut missing = None;
     let mut foreign = 0_usize;

@@ -20,6 +20,8 @@ pub struct Policy {
     pub tiers: Tiers,
     /// How many failures of one event are answered 500 before it becomes a dead letter; from 1 on.
     pub max_attempts: u32,
+    /// There is a key for Stripe's API: what only Stripe can tell is worth waiting for.
+    pub asks_stripe: bool,
 }
 
 /// `[credits]`

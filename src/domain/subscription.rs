@@ -142,6 +142,8 @@ pub struct Known {
     pub newest: Vec<Snapshot>,
     /// The tier for when only unlisted prices are told.
     pub listed: Option<Listed>,
+    /// The state that Stripe's API told when it was asked which of the tied ones counts.
+    pub told: Option<State>,
 }
 
 impl Known {
@@ -171,14 +173,27 @@ impl Known {
     }
 
     /// The snapshot that counts: of those that are tied, the one that no other follows; if that leaves several, the
-    /// greatest event id, for a newer event is on its way.
+    /// one that tells what Stripe's API told; if none does, the greatest event id, for a newer event is on its way.
     #[must_use]
     pub fn current(&self) -> Option<&Snapshot> {
-        let is_last = |one: &&Snapshot| {
-            !self.newest.iter().any(|other| other.event != one.event && other.trace.follows(&one.trace))
+        let as_told = |one: &Snapshot| self.told.as_ref() == Some(&one.state);
+        self.last().into_iter().max_by_key(|one| (as_told(one), &one.event))
+    }
+
+    /// Several snapshots that tell different things are the last ones, and this event's is among them.
+    #[must_use]
+    pub fn is_tied(&self, event: &EventId) -> bool {
+        let last = self.last();
+        last.iter().any(|one| one.event == *event) && last.iter().any(|one| one.state != last[0].state)
+    }
+
+    /// Of those that are tied for the newest, the ones that no other follows; all, if they follow each other.
+    fn last(&self) -> Vec<&Snapshot> {
+        let is_followed = |one: &Snapshot| {
+            self.newest.iter().any(|other| other.event != one.event && other.trace.follows(&one.trace))
         };
-        let greatest = |left: &&Snapshot, right: &&Snapshot| left.event.cmp(&right.event);
-        self.newest.iter().filter(is_last).max_by(greatest).or_else(|| self.newest.iter().max_by(greatest))
+        let last: Vec<&Snapshot> = self.newest.iter().filter(|one| !is_followed(one)).collect();
+        if last.is_empty() { self.newest.iter().collect() } else { last }
     }
 }
 

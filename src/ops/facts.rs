@@ -4,17 +4,27 @@ use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 
-use crate::domain::decision::Fact;
-use crate::domain::event::{Body, Event, Invoice, Lines, PaymentRef, Unit};
-use crate::domain::facts::{AccountHeld, AccountTier, Facts, MoneyFacts, SubscriptionFacts, is_final};
+use crate::clock::UnixMillis;
+use crate::domain::decision::{Fact, Need};
+use crate::domain::event::{Body, Event, Invoice, Line, Lines, PaymentRef, Unit};
+use crate::domain::facts::{AccountHeld, AccountTier, Asked, Facts, MoneyFacts, SubscriptionFacts, is_final};
 use crate::domain::grant::{self, KnownPrices};
-use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};
+use crate::domain::ids::{AccountId, ChargeId, InvoiceId, PaymentId, PriceId, SubscriptionId};
+use crate::domain::money::Currency;
 use crate::domain::policy::{Basis, Policy};
-use crate::store::{StoreError, accounts, invoices, ledger, payments, prices, subscriptions};
+use crate::store::{StoreError, accounts, answers, events, invoices, ledger, payments, prices, subscriptions};
 
-/// Reads the facts for one event.
-pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
+/// Reads the facts for one event, which arrived at `received`: what Stripe was asked for before that may not know of it.
+pub(super) fn load(
+    connection: &Connection,
+    event: &Event,
+    received: UnixMillis,
+    policy: &Policy,
+) -> Result<Facts, StoreError> {
     let mut facts = of_body(connection, event, policy)?;
+    if policy.asks_stripe {
+        add_answers(connection, &event.body, received, &mut facts)?;
+    }
     if let Some((account, reference)) = told_reference(&event.body) {
         let held = facts.account.as_ref().and_then(|held| held.reference.as_ref());
         if held.is_none_or(|held| held.text != reference) {
@@ -22,6 +32,31 @@ pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> R
         }
     }
     Ok(facts)
+}
+
+/// What Stripe's API told since the event came.
+fn add_answers(
+    connection: &Connection,
+    body: &Body,
+    received: UnixMillis,
+    facts: &mut Facts,
+) -> Result<(), StoreError> {
+    match body {
+        Body::Subscription(subscription) => {
+            facts.subscription.at_stripe = answers::state(connection, &subscription.id, received)?;
+        }
+        Body::Charge(_) | Body::Refund(_) | Body::Dispute(_) => {
+            let payment = &facts.money.payment;
+            let names =
+                payment.intent.iter().map(PaymentId::as_str).chain(payment.charges.iter().map(ChargeId::as_str));
+            for name in names {
+                let need = Need::Payment(name.to_owned());
+                facts.money.asked = facts.money.asked || answers::was_asked(connection, &need, received)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Whose reference an event tells, and which.
@@ -44,6 +79,7 @@ fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Fa
         Body::Checkout(checkout) => {
             let mut facts = Facts {
                 granted_by: ledger::granted_by(connection, &Fact::checkout(&checkout.id))?,
+                lines: told_lines(connection, &Need::Session(checkout.id.clone()), policy)?,
                 account: account(connection, checkout.customer.as_ref())?,
                 ..Facts::default()
             };
@@ -86,9 +122,12 @@ fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Fa
             }
             Ok(facts)
         }
-        Body::Price(_) | Body::CreditNote(_) | Body::Thin(_) | Body::Other | Body::Unreadable(_) => {
-            Ok(Facts::default())
+        Body::Thin(thin) => {
+            let twin = thin.snapshot_event.as_ref().filter(|_| thin.is_acted_on);
+            let twin = twin.map(|twin| events::completed(connection, twin).map(|done| done.map(|_| twin.clone())));
+            Ok(Facts { twin: twin.transpose()?.flatten(), ..Facts::default() })
         }
+        Body::Price(_) | Body::CreditNote(_) | Body::Other | Body::Unreadable(_) => Ok(Facts::default()),
     }
 }
 
@@ -100,11 +139,16 @@ pub(super) fn of_standing(connection: &Connection, id: &SubscriptionId, policy: 
 fn of_invoice(connection: &Connection, invoice: &Invoice, policy: &Policy) -> Result<Facts, StoreError> {
     let fact = Fact::invoice(&invoice.id);
     let held = invoices::held(connection, &invoice.id, &fact, invoice.customer.as_ref())?;
+    let lines = match invoice.lines {
+        Lines::Complete(_) => Asked::NotYet,
+        Lines::Truncated => told_lines(connection, &Need::Lines(invoice.id.clone()), policy)?,
+    };
     let mut facts = Facts {
         invoice: held.invoice,
         granted_by: held.granted_by,
         account: held.account,
-        prices: known_prices(connection, invoice, policy)?,
+        prices: known_prices(connection, invoice, &lines, policy)?,
+        lines,
         ..Facts::default()
     };
     if has_more_to_say(invoice, held.is_linked, &facts) {
@@ -134,18 +178,44 @@ fn has_more_to_say(invoice: &Invoice, is_linked: bool, facts: &Facts) -> bool {
     }
 }
 
+/// The lines of an invoice or a checkout session, as far as Stripe's API told them.
+fn told_lines(connection: &Connection, need: &Need, policy: &Policy) -> Result<Asked<Vec<Line>>, StoreError> {
+    if policy.asks_stripe { answers::lines(connection, need) } else { Ok(Asked::NotYet) }
+}
+
 /// Only prorations without a unit amount of their own need to know.
-fn known_prices(connection: &Connection, invoice: &Invoice, policy: &Policy) -> Result<KnownPrices, StoreError> {
+fn known_prices(
+    connection: &Connection,
+    invoice: &Invoice,
+    told: &Asked<Vec<Line>>,
+    policy: &Policy,
+) -> Result<KnownPrices, StoreError> {
     let mut known = KnownPrices::new();
-    if let (Basis::Catalogue, Lines::Complete(lines)) = (&policy.credits.basis, &invoice.lines) {
+    let lines = match (&invoice.lines, told) {
+        (Lines::Complete(lines), _) | (Lines::Truncated, Asked::Told(lines)) => lines.as_slice(),
+        _ => &[],
+    };
+    if policy.credits.basis == Basis::Catalogue {
         for line in lines.iter().filter(|line| line.proration && line.unit == Unit::Untold) {
             if let Some(price) = &line.price {
-                let unit = prices::unit(connection, &price.id, line.currency)?;
+                let unit = unit(connection, &price.id, line.currency, policy)?;
                 known.insert((price.id.clone(), line.currency), unit);
             }
         }
     }
     Ok(known)
+}
+
+/// What one of a price costs in a currency. If Stripe was asked and did not tell, there is no such amount.
+fn unit(connection: &Connection, price: &PriceId, currency: Currency, policy: &Policy) -> Result<Unit, StoreError> {
+    let unit = prices::unit(connection, price, currency)?;
+    if unit == Unit::Untold
+        && policy.asks_stripe
+        && answers::was_asked(connection, &Need::Price(price.clone()), UnixMillis::MIN)?
+    {
+        return Ok(Unit::HasNone);
+    }
+    Ok(unit)
 }
 
 fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&InvoiceId>) -> Result<Facts, StoreError> {
@@ -161,7 +231,7 @@ fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&Invo
             roots.push(payments::checkout_root(connection, &checkout)?);
         }
     }
-    Ok(Facts { money: MoneyFacts { payment, roots }, ..Facts::default() })
+    Ok(Facts { money: MoneyFacts { payment, roots, asked: false }, ..Facts::default() })
 }
 
 /// `told` is whose the subscription is, as an event tells it.
@@ -185,7 +255,7 @@ fn of_subscription(
             others: subscriptions::others(connection, account, id)?,
         });
     }
-    Ok(SubscriptionFacts { known, standing, periods, accounts })
+    Ok(SubscriptionFacts { known, standing, periods, accounts, ..SubscriptionFacts::default() })
 }
 
 fn account(connection: &Connection, account: Option<&AccountId>) -> Result<Option<AccountHeld>, StoreError> {

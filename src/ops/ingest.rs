@@ -320,9 +320,11 @@ impl Run<'_> {
     }
 
     fn attempt(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
-        let (connection, event, now) = (self.books.connection, &delivery.event, self.books.now);
-        let meta = meta_of(delivery);
-        let facts = facts::load(connection, event, self.policy)?;
+        let (connection, now) = (self.books.connection, self.books.now);
+        let told = self.with_object(delivery)?;
+        let event = told.as_ref().unwrap_or(&delivery.event);
+        let meta = EventMeta { account: account_of(event), ..meta_of(delivery) };
+        let facts = facts::load(connection, event, delivery.received, self.policy)?;
         match decide::decide(event, &facts, self.policy, now / 1000) {
             Decision::Complete(completion) => self.complete(delivery, &meta, completion),
             Decision::Wait(needs) => match events::wait(connection, &meta, &needs, now)? {
@@ -335,6 +337,16 @@ impl Run<'_> {
             },
             Decision::Fail(failure) => self.fail(delivery, &meta, &failure),
         }
+    }
+
+    /// A thin event with its object, if Stripe was asked for it.
+    fn with_object(&self, delivery: &Delivery) -> Result<Option<Event>, StoreError> {
+        let event = &delivery.event;
+        if !matches!(event.body, Body::Thin(_)) {
+            return Ok(None);
+        }
+        let fetched = payload::read_fetched(self.books.connection, &event.id)?;
+        Ok(fetched.map(|(object, at)| wire::with_object(event, &object, at / 1000, self.metadata_key)))
     }
 
     fn complete(

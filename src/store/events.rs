@@ -118,7 +118,7 @@ pub fn complete(
              ON CONFLICT (event_id) DO UPDATE SET
                  status = 'completed', outcome = excluded.outcome, reason = excluded.reason, needs = NULL,
                  error_code = NULL, last_error = NULL, dead_letter = 0, woken = 0, tried_at = excluded.tried_at,
-                 processed_at = excluded.processed_at
+                 processed_at = excluded.processed_at, account_id = coalesce(account_id, excluded.account_id)
              WHERE status IN ('failed', 'pending')",
         )?
         .execute(named_params! {

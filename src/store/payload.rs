@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 use sha2::{Digest as _, Sha256};
 use zstd::bulk::{Compressor, Decompressor};
 
+use crate::clock::UnixMillis;
 use crate::domain::ids::EventId;
 use crate::store::StoreError;
 
@@ -90,6 +91,41 @@ pub fn insert(connection: &Connection, event: &EventId, payload: &Payload) -> Re
     Ok(())
 }
 
+/// Keeps the object that a thin event names, as it was asked for at a moment; the newest answer counts. An empty one
+/// says that Stripe does not have it.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn save_fetched(
+    connection: &Connection,
+    event: &EventId,
+    object: &Payload,
+    asked_at: UnixMillis,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE event_payloads SET object = :object, object_at = :asked_at WHERE event_id = :event")?
+        .execute(named_params! { ":event": event, ":object": object.packed, ":asked_at": asked_at })?;
+    Ok(())
+}
+
+/// The object that a thin event names, and when it was asked for; empty if Stripe does not have it, `None` if nobody
+/// has asked.
+///
+/// # Errors
+/// [`StoreError::Damaged`] when it cannot be unpacked.
+pub fn read_fetched(connection: &Connection, event: &EventId) -> Result<Option<(Vec<u8>, UnixMillis)>, StoreError> {
+    let row: Option<(Vec<u8>, UnixMillis)> = connection
+        .prepare_cached("SELECT object, object_at FROM event_payloads WHERE event_id = :event AND object IS NOT NULL")?
+        .query_row(named_params! { ":event": event }, |row| Ok((row.get("object")?, row.get("object_at")?)))
+        .optional()?;
+    let Some((packed, asked_at)) = row else { return Ok(None) };
+    let object = unpack(&dictionary_of(connection, &packed)?, &packed).map_err(|error| StoreError::Damaged {
+        what: format!("the object that {event} names"),
+        problem: error.to_string(),
+    })?;
+    Ok(Some((object, asked_at)))
+}
+
 /// The body of an event as it was received; `None` if it was not kept, or not kept until now.
 ///
 /// # Errors
@@ -103,14 +139,16 @@ pub fn read(connection: &Connection, event: &EventId) -> Result<Option<Vec<u8>>,
         .optional()?;
     let Some((packed, digest)) = row else { return Ok(None) };
     let broken = |problem: String| StoreError::Damaged { what: format!("the payload of {event}"), problem };
-    let dictionary = dictionary_of(connection, &packed)?;
-    let mut decompressor = Decompressor::with_dictionary(&dictionary).map_err(|error| broken(error.to_string()))?;
-    let bytes = Decompressor::upper_bound(&packed).unwrap_or(UNPACKED_BYTES_MAX).min(UNPACKED_BYTES_MAX);
-    let body = decompressor.decompress(&packed, bytes).map_err(|error| broken(error.to_string()))?;
+    let body = unpack(&dictionary_of(connection, &packed)?, &packed).map_err(|error| broken(error.to_string()))?;
     if Sha256::digest(&body)[..] != digest[..] {
         return Err(broken("its digest does not fit".into()));
     }
     Ok(Some(body))
+}
+
+fn unpack(dictionary: &[u8], packed: &[u8]) -> std::io::Result<Vec<u8>> {
+    let bytes = Decompressor::upper_bound(packed).unwrap_or(UNPACKED_BYTES_MAX).min(UNPACKED_BYTES_MAX);
+    Decompressor::with_dictionary(dictionary)?.decompress(packed, bytes)
 }
 
 fn dictionary_of(connection: &Connection, packed: &[u8]) -> Result<Vec<u8>, StoreError> {

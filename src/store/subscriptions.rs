@@ -1,25 +1,23 @@
 //! Subscriptions as they stand, what orders their snapshots, and the tiers that follow.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
-use serde::{Deserialize, Serialize};
 
-use crate::domain::event::{PriceRef, Trace, UnixSeconds};
+use crate::domain::event::{PriceRef, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId, InvoiceId, PriceId, SubscriptionId};
-use crate::domain::subscription::{
-    Contribution, Item, Known, Listed, PaidPeriod, Pending, Place, Snapshot, Standing, State,
-};
+use crate::domain::subscription::{Contribution, Known, PaidPeriod, Pending, Standing};
 use crate::store::StoreError;
+use crate::store::snapshots::{ListedText, SnapshotText, StateText, from_json, to_json};
 
 /// What is known of a subscription, and how it stands in the books.
 ///
 /// # Errors
 /// [`StoreError::Sql`]; [`StoreError::Damaged`] for snapshots that were not written by [`save`].
 pub fn held(connection: &Connection, id: &SubscriptionId) -> Result<(Known, Option<Standing>), StoreError> {
-    let row: Option<(String, Option<String>)> = connection
-        .prepare_cached("SELECT newest, listed FROM subscription_snapshots WHERE subscription_id = :id")?
-        .query_row(named_params! { ":id": id }, |row| Ok((row.get("newest")?, row.get("listed")?)))
+    let row: Option<(String, Option<String>, Option<String>)> = connection
+        .prepare_cached("SELECT newest, listed, told FROM subscription_snapshots WHERE subscription_id = :id")?
+        .query_row(named_params! { ":id": id }, |row| Ok((row.get("newest")?, row.get("listed")?, row.get("told")?)))
         .optional()?;
-    let Some((newest, listed)) = row else { return Ok((Known::default(), None)) };
+    let Some((newest, listed, told)) = row else { return Ok((Known::default(), None)) };
     let known = Known {
         newest: from_json::<Vec<SnapshotText>>(id, &newest)?
             .into_iter()
@@ -27,6 +25,10 @@ pub fn held(connection: &Connection, id: &SubscriptionId) -> Result<(Known, Opti
             .collect::<Result<_, _>>()?,
         listed: match listed {
             Some(listed) => Some(from_json::<ListedText>(id, &listed)?.listed(id)?),
+            None => None,
+        },
+        told: match told {
+            Some(told) => Some(from_json::<StateText>(id, &told)?.state(id)?),
             None => None,
         },
     };
@@ -72,12 +74,17 @@ pub fn save(connection: &Connection, known: &Known, standing: &Standing) -> Resu
     restand(connection, standing)?;
     let newest: Vec<SnapshotText> = known.newest.iter().map(SnapshotText::of).collect();
     let listed = known.listed.as_ref().map(ListedText::of).map(|listed| to_json(&listed)).transpose()?;
+    let told = known.told.as_ref().map(StateText::of).map(|told| to_json(&told)).transpose()?;
     connection
         .prepare_cached(
-            "INSERT INTO subscription_snapshots (subscription_id, newest, listed) VALUES (:id, :newest, :listed)
-             ON CONFLICT (subscription_id) DO UPDATE SET newest = excluded.newest, listed = excluded.listed",
+            "INSERT INTO subscription_snapshots (subscription_id, newest, listed, told)
+             VALUES (:id, :newest, :listed, :told)
+             ON CONFLICT (subscription_id) DO UPDATE SET newest = excluded.newest, listed = excluded.listed,
+                 told = excluded.told",
         )?
-        .execute(named_params! { ":id": standing.id, ":newest": to_json(&newest)?, ":listed": listed })?;
+        .execute(named_params! {
+            ":id": standing.id, ":newest": to_json(&newest)?, ":listed": listed, ":told": told,
+        })?;
     connection
         .prepare_cached("DELETE FROM subscription_items WHERE subscription_id = :id")?
         .execute(named_params! { ":id": standing.id })?;
@@ -257,153 +264,4 @@ pub fn change_tier(
         )?
         .execute(named_params! { ":account": account, ":from": from, ":to": to, ":source": source, ":at": now })?;
     Ok(())
-}
-
-/// How a snapshot is written.
-#[derive(Serialize, Deserialize)]
-struct SnapshotText {
-    event: String,
-    at: UnixSeconds,
-    place: PlaceText,
-    values: Vec<(u64, u64)>,
-    previous: Option<Vec<(u64, u64)>>,
-    account: Option<String>,
-    status: String,
-    items: Vec<ItemText>,
-    current_period_end: Option<UnixSeconds>,
-    ends_at: Option<UnixSeconds>,
-    collection_paused: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ItemText {
-    id: String,
-    price: String,
-    product: Option<String>,
-    lookup_key: Option<String>,
-    quantity: Option<i64>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum PlaceText {
-    Created,
-    Plain,
-    Change,
-    Deleted,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ListedText {
-    event: String,
-    at: UnixSeconds,
-    place: PlaceText,
-    tier: Option<String>,
-}
-
-impl PlaceText {
-    fn of(place: Place) -> Self {
-        match place {
-            Place::Created => Self::Created,
-            Place::Plain => Self::Plain,
-            Place::Change => Self::Change,
-            Place::Deleted => Self::Deleted,
-        }
-    }
-
-    fn place(&self) -> Place {
-        match self {
-            Self::Created => Place::Created,
-            Self::Plain => Place::Plain,
-            Self::Change => Place::Change,
-            Self::Deleted => Place::Deleted,
-        }
-    }
-}
-
-impl SnapshotText {
-    fn of(snapshot: &Snapshot) -> Self {
-        let state = &snapshot.state;
-        Self {
-            event: snapshot.event.to_string(),
-            at: snapshot.at,
-            place: PlaceText::of(snapshot.place),
-            values: snapshot.trace.values.clone(),
-            previous: snapshot.trace.previous.clone(),
-            account: state.account.as_ref().map(ToString::to_string),
-            status: state.status.clone(),
-            items: state
-                .items
-                .iter()
-                .map(|item| ItemText {
-                    id: item.id.clone(),
-                    price: item.price.id.to_string(),
-                    product: item.price.product.clone(),
-                    lookup_key: item.price.lookup_key.clone(),
-                    quantity: item.quantity,
-                })
-                .collect(),
-            current_period_end: state.current_period_end,
-            ends_at: state.ends_at,
-            collection_paused: state.collection_paused,
-        }
-    }
-
-    fn snapshot(self, id: &SubscriptionId) -> Result<Snapshot, StoreError> {
-        let items = self.items.into_iter().map(|item| {
-            let price = PriceId::parse(&item.price).map_err(|_| damaged(id, "a price has no id"))?;
-            let price = PriceRef { id: price, product: item.product, lookup_key: item.lookup_key };
-            Ok(Item { id: item.id, price, quantity: item.quantity })
-        });
-        let account = self.account.as_deref().map(AccountId::parse).transpose();
-        Ok(Snapshot {
-            event: EventId::parse(&self.event).map_err(|_| damaged(id, "an event has no id"))?,
-            at: self.at,
-            place: self.place.place(),
-            trace: Trace { values: self.values, previous: self.previous },
-            state: State {
-                account: account.map_err(|_| damaged(id, "the account has no id"))?,
-                status: self.status,
-                items: items.collect::<Result<_, StoreError>>()?,
-                current_period_end: self.current_period_end,
-                ends_at: self.ends_at,
-                collection_paused: self.collection_paused,
-            },
-        })
-    }
-}
-
-impl ListedText {
-    fn of(listed: &Listed) -> Self {
-        Self {
-            event: listed.event.to_string(),
-            at: listed.at,
-            place: PlaceText::of(listed.place),
-            tier: listed.tier.clone(),
-        }
-    }
-
-    fn listed(self, id: &SubscriptionId) -> Result<Listed, StoreError> {
-        Ok(Listed {
-            at: self.at,
-            place: self.place.place(),
-            event: EventId::parse(&self.event).map_err(|_| damaged(id, "an event has no id"))?,
-            tier: self.tier,
-        })
-    }
-}
-
-fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Damaged {
-        what: "a snapshot of a subscription".into(),
-        problem: error.to_string(),
-    })
-}
-
-fn from_json<'a, T: Deserialize<'a>>(id: &SubscriptionId, text: &'a str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| damaged(id, error.to_string()))
-}
-
-fn damaged(id: &SubscriptionId, problem: impl Into<String>) -> StoreError {
-    StoreError::Damaged { what: format!("the snapshots of subscription {id}"), problem: problem.into() }
 }

@@ -4,6 +4,7 @@
 //! may be missing, null, new or odd. What a rule needs and cannot be read becomes [`Body::Unreadable`] with the path
 //! of the field, so that the event is kept. Reading borrows from the body and copies only what is kept.
 
+pub mod answers;
 mod credit_note;
 mod customer;
 mod envelope;
@@ -21,7 +22,7 @@ use serde::Deserialize;
 
 use self::envelope::{Content, Envelope};
 use self::field::{Field, unreadable};
-use crate::domain::event::{Body, Event, Unreadable};
+use crate::domain::event::{Body, Event, UnixSeconds, Unreadable};
 
 /// Why a body is no event. Neither form repeats anything of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +83,26 @@ pub fn read(body: &[u8], metadata_key: &str) -> Result<Event, NotAnEvent> {
         object_id,
         body,
     })
+}
+
+/// A thin event with the object that it names, as Stripe's API told it when it was asked at `at`: as if a snapshot
+/// event had carried it. An empty object: Stripe does not have it.
+#[must_use]
+pub fn with_object(event: &Event, object: &[u8], at: UnixSeconds, metadata_key: &str) -> Event {
+    let mut event = event.clone();
+    let Body::Thin(thin) = &mut event.body else { return event };
+    let Ok(object) = std::str::from_utf8(object) else { return event };
+    if object.is_empty() {
+        thin.is_gone = true;
+        return event;
+    }
+    let kind = event.kind.strip_prefix("v1.").unwrap_or(&event.kind).to_owned();
+    let (_, body) = Snapshot { kind: &kind, object, previous: None, metadata_key }.read();
+    if let Body::Charge(_) = body {
+        // What a charge says was refunded holds until it was asked, not until the event.
+        event.created = event.created.max(at);
+    }
+    Event { kind, body, ..event }
 }
 
 /// A thin event of the same thing as a type that we act on. The finer ones of a subscription, which have no snapshot

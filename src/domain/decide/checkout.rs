@@ -1,9 +1,9 @@
 //! Checkout sessions: one in mode payment without an invoice is a fact of its own; all others only name the account.
 
-use super::{Draft, failure, invoice, is_before_cutover, reference_of};
+use super::{Draft, failure, invoice, is_before_cutover, not_at_stripe, reference_of};
 use crate::domain::decision::{CheckoutRow, Decision, Effect, Fact, Failure, Need, Outcome};
 use crate::domain::event::{Checkout, Event, PaymentRef};
-use crate::domain::facts::Facts;
+use crate::domain::facts::{Asked, Facts};
 use crate::domain::grant::{self, Grant, Missing};
 use crate::domain::policy::{Basis, Policy};
 
@@ -38,7 +38,7 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
     if is_before_cutover(event.created, policy) {
         return draft.finish(Outcome::NoEffect, "before cutover");
     }
-    match what_it_grants(checkout, policy) {
+    match what_it_grants(checkout, facts, policy) {
         Ok(Grant::Lines(lines)) => {
             let paid = (checkout.amount_total.unwrap_or_default(), checkout.currency);
             invoice::grant_to(account, fact, lines, paid, draft, facts)
@@ -73,13 +73,21 @@ fn remember(draft: &mut Draft, checkout: &Checkout) {
     draft.arrivals.push(Need::Grant(Fact::checkout(&checkout.id)));
 }
 
-fn what_it_grants(checkout: &Checkout, policy: &Policy) -> Result<Grant, Failure> {
+fn what_it_grants(checkout: &Checkout, facts: &Facts, policy: &Policy) -> Result<Grant, Failure> {
     if let Basis::AmountPaid(into) = policy.credits.basis {
         return Ok(match (checkout.amount_total, checkout.currency) {
             (Some(amount), Some(currency)) => grant::of_amount(amount, currency, into),
             _ => Grant::Nothing("nothing was paid"),
         });
     }
+    match &facts.lines {
+        Asked::Told(lines) => Ok(grant::of_lines(lines, policy, &facts.prices)),
+        Asked::NotYet if policy.asks_stripe => Ok(Grant::Needs(Missing::Lines)),
+        Asked::NotYet | Asked::Gone => what_its_metadata_grants(checkout, facts, policy),
+    }
+}
+
+fn what_its_metadata_grants(checkout: &Checkout, facts: &Facts, policy: &Policy) -> Result<Grant, Failure> {
     let quantity = match &checkout.metadata_quantity {
         Some(Err(unreadable)) => {
             return Err(Failure {
@@ -93,8 +101,9 @@ fn what_it_grants(checkout: &Checkout, policy: &Policy) -> Result<Grant, Failure
         Some(Ok(quantity)) => *quantity,
         None => 1,
     };
-    Ok(match &checkout.metadata_price {
-        Some(price) => grant::of_sale(price, quantity, policy),
-        None => Grant::Needs(Missing::Lines),
-    })
+    match &checkout.metadata_price {
+        Some(price) => Ok(grant::of_sale(price, quantity, policy)),
+        None if facts.lines == Asked::Gone => Err(not_at_stripe("checkout", checkout.id.as_str())),
+        None => Ok(Grant::Needs(Missing::Lines)),
+    }
 }

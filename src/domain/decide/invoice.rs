@@ -1,9 +1,11 @@
 //! Invoices: what settles grants, what else comes is remembered.
 
-use super::{Draft, failure, is_before_cutover, payment, reference_of, subscription};
+use std::borrow::Cow;
+
+use super::{Draft, failure, is_before_cutover, not_at_stripe, payment, reference_of, subscription};
 use crate::domain::decision::{Decision, Effect, Fact, InvoiceRow, Need, Outcome};
 use crate::domain::event::{Event, Invoice, Lines, Price, PriceRef, Unit, UnixSeconds};
-use crate::domain::facts::{Facts, InvoiceHeld, is_final};
+use crate::domain::facts::{Asked, Facts, InvoiceHeld, is_final};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};
 use crate::domain::ids::AccountId;
 use crate::domain::money::Currency;
@@ -12,6 +14,8 @@ use crate::domain::subscription::PaidPeriod;
 
 /// Decides about one snapshot of an invoice.
 pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Decision {
+    let completed = completed(invoice, facts);
+    let invoice = completed.as_ref();
     let settled = invoice.status == "paid";
     let fact = Fact::invoice(&invoice.id);
     let newer = supersedes(event, &invoice.status, facts.invoice.as_ref());
@@ -57,10 +61,23 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
             draft.arrivals.push(decided);
             draft.complete(Outcome::Ignored, Some("only prices of another product".into()))
         }
+        Grant::Needs(Missing::Lines) if facts.lines == Asked::Gone => {
+            Decision::Fail(not_at_stripe("invoice", invoice.id.as_str()))
+        }
         Grant::Needs(Missing::Lines) => Decision::Wait(vec![Need::Lines(invoice.id.clone())]),
         Grant::Needs(Missing::UnitAmount(price)) => Decision::Wait(vec![Need::Price(price)]),
         Grant::Needs(Missing::Rate(currency)) => Decision::Wait(vec![Need::Rate(currency)]),
         Grant::Refused(refusal) => Decision::Fail(failure(&refusal, "invoice", invoice.id.as_str())),
+    }
+}
+
+/// The invoice with all of its lines, as far as they are known: events embed only the first ones.
+fn completed<'a>(invoice: &'a Invoice, facts: &Facts) -> Cow<'a, Invoice> {
+    match (&invoice.lines, &facts.lines) {
+        (Lines::Truncated, Asked::Told(lines)) => {
+            Cow::Owned(Invoice { lines: Lines::Complete(lines.clone()), ..invoice.clone() })
+        }
+        _ => Cow::Borrowed(invoice),
     }
 }
 

@@ -185,7 +185,7 @@ fn settle(
     if moves && both == PaymentRef::default() {
         return draft.no_effect("it names no payment");
     }
-    if moves && facts.money.roots.is_empty() {
+    if moves && facts.money.roots.is_empty() && !facts.money.asked {
         return Decision::Wait(every_name(&payment, &both));
     }
     if moves && let Some(root) = facts.money.roots.iter().find(|root| root.decided == Decided::NotYet) {
@@ -199,7 +199,9 @@ fn settle(
     for root in &facts.money.roots {
         match correct(root, &with(root, &payment)) {
             Ok(effects) => draft.extend(effects),
-            Err(unknown) if moves => return Decision::Wait(needs(unknown.iter().flat_map(names))),
+            Err(unknown) if moves && !facts.money.asked => {
+                return Decision::Wait(needs(unknown.iter().flat_map(names)));
+            }
             Err(_) => {}
         }
     }

@@ -1,13 +1,15 @@
 //! Subscriptions: the snapshot that counts replaces all columns, and the account's tier follows.
 
-use super::{Draft, reference_of};
+use std::borrow::Cow;
+
+use super::{Draft, not_at_stripe, reference_of};
 use crate::domain::decision::{Completion, Decision, Effect, Finding, Need, Outcome};
-use crate::domain::event::{Event, Price, Subscription, Unit, UnixSeconds};
-use crate::domain::facts::{AccountTier, Facts};
+use crate::domain::event::{Event, Price, Subscription, SubscriptionItem, Unit, UnixSeconds};
+use crate::domain::facts::{AccountTier, Asked, Facts};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::policy::Policy;
 use crate::domain::subscription::{
-    Access, Contribution, Known, PaidPeriod, Snapshot, Standing, access, account_tier, standing,
+    Access, Contribution, Item, Known, PaidPeriod, Snapshot, Standing, State, access, account_tier, standing,
 };
 
 /// The finding of a subscription whose prices are not in the price list.
@@ -23,12 +25,24 @@ pub(super) fn decide(
     policy: &Policy,
     now: UnixSeconds,
 ) -> Decision {
-    if subscription.items_truncated {
-        return Decision::Wait(vec![Need::Subscription(subscription.id.clone())]);
-    }
+    let at_stripe = &facts.subscription.at_stripe;
+    let completed = match (subscription.items_truncated, at_stripe) {
+        (false, _) => Cow::Borrowed(subscription),
+        (true, Asked::Told(current)) => Cow::Owned(with_items_of(subscription, current)),
+        (true, Asked::NotYet) => return Decision::Wait(vec![Need::Subscription(subscription.id.clone())]),
+        (true, Asked::Gone) => return Decision::Fail(not_at_stripe("subscription", subscription.id.as_str())),
+    };
+    let subscription = completed.as_ref();
     let mut draft = prices(subscription);
     let snapshot = Snapshot::of(event, subscription);
-    let known = facts.subscription.known.clone().with(&snapshot, policy);
+    let mut known = facts.subscription.known.clone().with(&snapshot, policy);
+    if policy.asks_stripe && known.is_tied(&event.id) {
+        known.told = match at_stripe {
+            Asked::NotYet => return Decision::Wait(vec![Need::Subscription(subscription.id.clone())]),
+            Asked::Told(current) => Some(current.clone()),
+            Asked::Gone => None,
+        };
+    }
     let counts = known.current().is_some_and(|current| current.event == event.id);
     let stood = stand(&subscription.id, &known, &facts.subscription.periods, facts, policy, now);
     let changed = stood.changed;
@@ -62,6 +76,21 @@ pub(super) fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy,
     let effects = stood.effects();
     let outcome = if effects.is_empty() { Outcome::NoEffect } else { Outcome::Applied };
     Completion { outcome, reason: Some("what was paid for is over".into()), effects, arrivals: Vec::new() }
+}
+
+/// The event embeds only the first items; all of them are taken from the state at Stripe, for if that is another one
+/// by now, a newer event is on its way.
+fn with_items_of(subscription: &Subscription, current: &State) -> Subscription {
+    let item = |item: &Item| SubscriptionItem {
+        id: item.id.clone(),
+        price: item.price.clone(),
+        unit: Unit::Untold,
+        currency: None,
+        quantity: item.quantity,
+    };
+    let items = current.items.iter().map(item).collect();
+    let current_period_end = subscription.current_period_end.max(current.current_period_end);
+    Subscription { items, current_period_end, ..subscription.clone() }
 }
 
 fn told_later(facts: &Facts) -> String {

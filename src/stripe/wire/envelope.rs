@@ -147,7 +147,8 @@ impl<'a> RawEnvelope<'a> {
         let thin = Thin {
             snapshot_event: self.snapshot_event.id(EventId::parse),
             is_acted_on: super::is_acted_on_thinly(kind),
-            related_url: related.and_then(|related| short(related.url.told())),
+            related_url: related.and_then(|related| short(related.url.told())).filter(|url| is_api_path(url)),
+            is_gone: false,
         };
         Content::Thin { thin, object_id: related.and_then(|related| short(related.id.told())) }
     }
@@ -165,6 +166,12 @@ impl<'a> RawEnvelope<'a> {
 /// Derived readers take a list for a struct, so we look at the first byte.
 pub(super) fn is_object(json: &str) -> bool {
     json.trim_ascii_start().starts_with('{')
+}
+
+/// A path below Stripe's API, and nothing that could lead elsewhere.
+fn is_api_path(url: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'.');
+    (url.starts_with("/v1/") || url.starts_with("/v2/")) && url.bytes().all(is_plain) && !url.contains("..")
 }
 
 /// A text as short and clean as an id.

@@ -77,7 +77,7 @@ struct RawAttached<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RawLine<'a> {
+pub(super) struct RawLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Field<Cow<'a, str>>,
     amount: Field<i64>,
@@ -243,6 +243,15 @@ impl RawLine<'_> {
             true => of_invoice,
             false => currency(&self.currency, &path(".currency"))?,
         };
+        self.read_in(currency, path)
+    }
+
+    /// A line by itself, which names its currency.
+    pub(super) fn read_alone(&self) -> Result<Line, Unreadable> {
+        self.read_in(currency(&self.currency, "currency")?, |name| name.trim_start_matches('.').to_owned())
+    }
+
+    fn read_in(&self, currency: Currency, path: impl Fn(&'static str) -> String) -> Result<Line, Unreadable> {
         let period = self.period.told();
         Ok(Line {
             price: self.price(),

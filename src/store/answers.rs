@@ -1,0 +1,229 @@
+//! What Stripe's API answered to what events waited for, as far as later runs need it.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMillis;
+use crate::domain::decision::Need;
+use crate::domain::event::{Line, PriceRef, Unit, UnixSeconds};
+use crate::domain::facts::Asked;
+use crate::domain::ids::{EventId, PriceId, SubscriptionId};
+use crate::domain::money::{Currency, UnitAmount};
+use crate::domain::subscription::State;
+use crate::store::StoreError;
+use crate::store::snapshots::{StateText, from_json, to_json};
+
+/// What many events wait for, and who they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Open {
+    /// What is missing.
+    pub need: Need,
+    /// One of those that wait for it.
+    pub event: EventId,
+}
+
+/// What events that are not completed wait for, at most `limit` rows; the longest waiting first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn open(connection: &Connection, limit: usize) -> Result<Vec<Open>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT n.need, n.event_id FROM events e INDEXED BY events_open JOIN event_needs n ON n.event_id = e.event_id
+         WHERE e.status <> 'completed' AND n.need NOT GLOB 'grant:*' AND n.need NOT GLOB 'rate:*'
+         ORDER BY e.received_at, n.event_id, n.need LIMIT :limit",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map(named_params! { ":limit": limit }, |row| {
+        Ok((row.get::<_, String>("need")?, row.get::<_, EventId>("event_id")?))
+    })?;
+    let mut open = Vec::new();
+    for row in rows {
+        let (need, event) = row?;
+        open.extend(Need::parse(&need).map(|need| Open { need, event }));
+    }
+    Ok(open)
+}
+
+/// The events that wait for `need`.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn waiting_for(connection: &Connection, need: &Need) -> Result<Vec<EventId>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT event_id FROM event_needs WHERE need = :need ORDER BY event_id")?;
+    let rows = statement.query_map(named_params! { ":need": need.to_string() }, |row| row.get("event_id"))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Keeps that Stripe was asked for `need`, before the request was sent, and has nothing to tell that does not stand
+/// elsewhere.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn save_asked(connection: &Connection, need: &Need, asked_at: UnixMillis) -> Result<(), StoreError> {
+    save(connection, need, None, asked_at)
+}
+
+/// Keeps the lines of an invoice or of a checkout session.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn save_lines(
+    connection: &Connection,
+    need: &Need,
+    lines: &[Line],
+    asked_at: UnixMillis,
+) -> Result<(), StoreError> {
+    let lines: Vec<LineText> = lines.iter().map(LineText::of).collect();
+    save(connection, need, Some(&to_json(&lines)?), asked_at)
+}
+
+/// Keeps the state of a subscription.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn save_state(
+    connection: &Connection,
+    id: &SubscriptionId,
+    state: &State,
+    asked_at: UnixMillis,
+) -> Result<(), StoreError> {
+    save(connection, &Need::Subscription(id.clone()), Some(&to_json(&StateText::of(state))?), asked_at)
+}
+
+fn save(connection: &Connection, need: &Need, answer: Option<&str>, asked_at: UnixMillis) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO answers (need, answer, asked_at) VALUES (:need, :answer, :asked_at)
+             ON CONFLICT (need) DO UPDATE SET answer = excluded.answer, asked_at = excluded.asked_at",
+        )?
+        .execute(named_params! { ":need": need.to_string(), ":answer": answer, ":asked_at": asked_at })?;
+    Ok(())
+}
+
+/// Whether Stripe was asked for `need` at or after a moment.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn was_asked(connection: &Connection, need: &Need, since: UnixMillis) -> Result<bool, StoreError> {
+    Ok(held(connection, need)?.is_some_and(|(_, asked_at)| asked_at >= since))
+}
+
+/// The lines of an invoice or of a checkout session. They do not change once they are paid, so any answer counts.
+///
+/// # Errors
+/// [`StoreError::Sql`]; [`StoreError::Damaged`] for lines that were not written by [`save_lines`].
+pub fn lines(connection: &Connection, need: &Need) -> Result<Asked<Vec<Line>>, StoreError> {
+    let damaged = |problem: String| StoreError::Damaged { what: format!("the answer to {need}"), problem };
+    match held(connection, need)? {
+        None => Ok(Asked::NotYet),
+        Some((None, _)) => Ok(Asked::Gone),
+        Some((Some(text), _)) => {
+            let lines: Vec<LineText> = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+            let lines: Option<Vec<Line>> = lines.into_iter().map(LineText::line).collect();
+            lines.map(Asked::Told).ok_or_else(|| damaged("a line has no price or amount".into()))
+        }
+    }
+}
+
+/// The state of a subscription, if it was asked for at or after a moment.
+///
+/// # Errors
+/// [`StoreError::Sql`]; [`StoreError::Damaged`] for a state that was not written by [`save_state`].
+pub fn state(connection: &Connection, id: &SubscriptionId, since: UnixMillis) -> Result<Asked<State>, StoreError> {
+    match held(connection, &Need::Subscription(id.clone()))? {
+        Some((Some(text), asked_at)) if asked_at >= since => {
+            Ok(Asked::Told(from_json::<StateText>(id, &text)?.state(id)?))
+        }
+        Some((None, asked_at)) if asked_at >= since => Ok(Asked::Gone),
+        _ => Ok(Asked::NotYet),
+    }
+}
+
+fn held(connection: &Connection, need: &Need) -> Result<Option<(Option<String>, UnixMillis)>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT answer, asked_at FROM answers WHERE need = :need")?
+        .query_row(named_params! { ":need": need.to_string() }, |row| Ok((row.get("answer")?, row.get("asked_at")?)))
+        .optional()?)
+}
+
+/// How a line is written.
+#[derive(Serialize, Deserialize)]
+struct LineText {
+    price: Option<PriceText>,
+    amount: i64,
+    currency: String,
+    quantity: Option<i64>,
+    proration: bool,
+    on_subscription: bool,
+    unit: UnitText,
+    period_start: Option<UnixSeconds>,
+    period_end: Option<UnixSeconds>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PriceText {
+    id: String,
+    product: Option<String>,
+    lookup_key: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum UnitText {
+    Costs(String),
+    HasNone,
+    Untold,
+}
+
+impl LineText {
+    fn of(line: &Line) -> Self {
+        let price = |price: &PriceRef| PriceText {
+            id: price.id.to_string(),
+            product: price.product.clone(),
+            lookup_key: price.lookup_key.clone(),
+        };
+        Self {
+            price: line.price.as_ref().map(price),
+            amount: line.amount,
+            currency: line.currency.to_string(),
+            quantity: line.quantity,
+            proration: line.proration,
+            on_subscription: line.on_subscription,
+            unit: match &line.unit {
+                Unit::Costs(amount) => UnitText::Costs(amount.to_string()),
+                Unit::HasNone => UnitText::HasNone,
+                Unit::Untold => UnitText::Untold,
+            },
+            period_start: line.period_start,
+            period_end: line.period_end,
+        }
+    }
+
+    /// `None` for what [`LineText::of`] never writes.
+    fn line(self) -> Option<Line> {
+        let price = match self.price {
+            Some(price) => Some(PriceRef {
+                id: PriceId::parse(&price.id).ok()?,
+                product: price.product,
+                lookup_key: price.lookup_key,
+            }),
+            None => None,
+        };
+        Some(Line {
+            price,
+            amount: self.amount,
+            currency: Currency::parse(&self.currency).ok()?,
+            quantity: self.quantity,
+            proration: self.proration,
+            on_subscription: self.on_subscription,
+            unit: match self.unit {
+                UnitText::Costs(amount) => Unit::Costs(UnitAmount::parse(&amount).ok()?),
+                UnitText::HasNone => Unit::HasNone,
+                UnitText::Untold => Unit::Untold,
+            },
+            period_start: self.period_start,
+            period_end: self.period_end,
+        })
+    }
+}
