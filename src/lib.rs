@@ -10,7 +10,7 @@
 //! | [`app`] | the composition root: config → store → writer → listeners | rules |
 //! | [`http`] | the listeners: request, one operation, answer | SQL, rules |
 //! | [`ops`] | operations: transactions, where rules and tables meet | HTTP, the command line, the clock |
-//! | [`stripe`] | how Stripe speaks: signature, JSON → our words | SQL, rules |
+//! | [`stripe`] | how Stripe speaks: signature, JSON → our words, asking its API | SQL, rules |
 //! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
 //! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
 //!

@@ -12,7 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("jobs", &["ops", "store", "stripe", "domain", "config", "clock"]),
     ("ops", &["store", "stripe", "domain", "clock"]),
     ("store", &["domain", "clock"]),
-    ("stripe", &["domain", "clock"]),
+    ("stripe", &["domain", "clock", "config"]),
     ("domain", &[]),
     ("config", &[]),
     ("clock", &[]),
