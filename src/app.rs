@@ -2,6 +2,8 @@
 //!
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
+mod resolver;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +23,10 @@ use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
 use crate::store::writer::{Limits, Writer};
+use crate::stripe::client::{Client, Settings, Stop};
 use crate::stripe::signature::Verifier;
+
+use resolver::Asking;
 
 /// Threads that talk to clients. One is enough for most; two keep one busy client from holding up the others.
 const WORKERS: usize = 2;
@@ -64,7 +69,9 @@ impl Default for Surroundings {
 pub struct Service {
     address: SocketAddr,
     handle: ServerHandle,
-    writer: JoinHandle<()>,
+    writer: Writer<Ingest>,
+    writer_thread: JoinHandle<()>,
+    resolver: Option<Asking>,
     grace: Duration,
 }
 
@@ -88,13 +95,18 @@ impl Service {
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
+        let stop = Stop::default();
+        let resolver = match client(config, surroundings.environment, stop.clone())? {
+            Some(client) => Some(Asking::start(client, stop, reader.clone(), writer.clone(), surroundings.clock)?),
+            None => None,
+        };
         let listener = TcpListener::bind(config.server.listen)
             .with_context(|| format!("[server] listen = {} cannot be bound", config.server.listen))?;
         let address = listener.local_addr()?;
         let body_bytes_max = usize::try_from(config.server.max_body.as_u64()).unwrap_or(usize::MAX);
         let public = Arc::new(Public {
             endpoints,
-            writer,
+            writer: writer.clone(),
             reader,
             duplicates,
             rejections: Rejections::default(),
@@ -107,13 +119,14 @@ impl Service {
         });
         let grace = config.server.shutdown_grace;
         let server = http::serve_public(public, listener, WORKERS, grace)?;
-        let service = Self { address, handle: server.handle(), writer: thread, grace };
+        let service = Self { address, handle: server.handle(), writer, writer_thread: thread, resolver, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
             mode = if config.stripe.livemode { "live" } else { "test" },
             listen = %address,
             secrets,
+            asks_stripe = service.resolver.is_some(),
             "billingd is ready"
         );
         Ok((service, server))
@@ -137,14 +150,19 @@ impl Service {
     /// When the writer does not end in time; nothing that was answered is lost.
     pub async fn drain(self) -> anyhow::Result<()> {
         let deadline = Instant::now() + self.grace;
+        if let Some(resolver) = &self.resolver {
+            resolver.stop();
+        }
+        let writer = self.writer;
+        tokio::task::spawn_blocking(move || writer.stop());
         // Not joined before it has ended: nobody could stop waiting then.
-        while !self.writer.is_finished() {
+        while !self.writer_thread.is_finished() {
             if Instant::now() > deadline {
                 anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost");
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        self.writer.join().map_err(|_| anyhow::anyhow!("the writer ended badly; run `billingd verify`"))
+        self.writer_thread.join().map_err(|_| anyhow::anyhow!("the writer ended badly; run `billingd verify`"))
     }
 }
 
@@ -152,6 +170,19 @@ impl Service {
 #[must_use]
 pub fn binding(config: &Config) -> Binding {
     Binding { livemode: config.stripe.livemode, connected_account: config.stripe.connected_account.clone() }
+}
+
+/// Who asks Stripe, if there is a key; `stop` ends all waiting.
+///
+/// # Errors
+/// What is wrong with the key or the address.
+pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: Stop) -> anyhow::Result<Option<Client>> {
+    let Some(key) = &config.stripe.api_key else { return Ok(None) };
+    let key = key.resolve(&environment).context("[stripe] api_key")?;
+    let base = config.stripe.api_base.resolve(&environment).context("[stripe] api_base")?;
+    let connected_account = config.stripe.connected_account.clone();
+    let settings = Settings { connected_account, stop, ..Settings::new(base, key) };
+    Ok(Some(Client::new(settings)?))
 }
 
 fn folder_of(path: &Path) -> PathBuf {

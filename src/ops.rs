@@ -5,4 +5,5 @@ pub mod adjust;
 mod apply;
 mod facts;
 pub mod ingest;
+pub mod resolve;
 pub mod verify;

@@ -1,8 +1,10 @@
 //! Everything that knows how Stripe speaks.
 //!
 //! [`signature`] proves that a request is Stripe's; [`wire`] reads its body, whatever the API version, into the words
-//! of [`crate::domain::event`]; [`client`] asks Stripe's API. Nothing here decides anything.
+//! of [`crate::domain::event`]; [`client`] asks Stripe's API, and
+//! [`ask`] knows what to ask. Nothing here decides anything.
 
+pub mod ask;
 pub mod client;
 pub mod signature;
 pub mod wire;

@@ -207,6 +207,20 @@ pub fn wake(connection: &Connection, need: &Need) -> Result<usize, StoreError> {
         .execute(named_params! { ":need": need.to_string() })?)
 }
 
+/// Tells those who wait for `need` why it does not come.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn note(connection: &Connection, need: &Need, why: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE events SET last_error = :why
+             WHERE event_id IN (SELECT event_id FROM event_needs WHERE need = :need) AND status = 'pending'",
+        )?
+        .execute(named_params! { ":need": need.to_string(), ":why": why })?;
+    Ok(())
+}
+
 /// The events that were woken and have not run since, the oldest first.
 ///
 /// # Errors

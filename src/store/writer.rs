@@ -90,6 +90,7 @@ pub enum NotDone {
 enum Message<B: Batch> {
     Job(Posted<B>),
     Task(Task),
+    Stop,
 }
 
 struct Posted<B: Batch> {
@@ -100,7 +101,7 @@ struct Posted<B: Batch> {
 /// A transaction of somebody else; it tells its sender by itself how it went.
 type Task = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// A handle to the writer thread. The thread ends when all handles are gone.
+/// A handle to the writer thread. The thread ends when all handles are gone, or when it is told to stop.
 pub struct Writer<B: Batch> {
     queue: SyncSender<Message<B>>,
     health: Health,
@@ -147,6 +148,13 @@ impl<B: Batch> Writer<B> {
             Ok(()) => told.await.unwrap_or(Err(NotDone::Unavailable)),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(NotDone::Overloaded),
         }
+    }
+
+    /// Ends the thread once it has done what was handed over before; what comes later is refused. Waits until the queue
+    /// has room.
+    pub fn stop(&self) {
+        // Who has ended already need not be told.
+        drop(self.queue.send(Message::Stop));
     }
 
     /// How the writer is.
@@ -221,6 +229,13 @@ impl Health {
     }
 }
 
+/// What the thread does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    End,
+}
+
 struct WriterThread<B: Batch> {
     server: ServerConnection,
     batch: B,
@@ -239,7 +254,9 @@ impl<B: Batch> WriterThread<B> {
                 Ok(first) => {
                     let mut messages = vec![first];
                     messages.extend(queue.try_iter().take(self.limits.batch_max.saturating_sub(1)));
-                    self.take(messages);
+                    if self.take(messages) == Then::End {
+                        break;
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.notice_others();
@@ -262,22 +279,25 @@ impl<B: Batch> WriterThread<B> {
     /// What commands beside the server have written may have left work.
     fn notice_others(&mut self) {
         match open::version(&self.server.connection) {
-            Ok(version) if self.seen == Some(version) => {}
             Ok(version) => {
-                self.seen = Some(version);
-                self.batch.look_around();
+                // The first look only learns the number: a batch begins with what a former run has left.
+                if self.seen.replace(version).is_some_and(|seen| seen != version) {
+                    self.batch.look_around();
+                }
             }
             Err(error) => tracing::debug!(%error, "nobody knows whether others have written"),
         }
     }
 
     /// The jobs are one transaction, each task is one of its own.
-    fn take(&mut self, messages: Vec<Message<B>>) {
+    fn take(&mut self, messages: Vec<Message<B>>) -> Then {
+        let mut then = Then::GoOn;
         let (mut jobs, mut tasks) = (Vec::with_capacity(messages.len()), Vec::new());
         for message in messages {
             match message {
                 Message::Job(job) => jobs.push(job),
                 Message::Task(task) => tasks.push(task),
+                Message::Stop => then = Then::End,
             }
         }
         self.notice_others();
@@ -292,6 +312,7 @@ impl<B: Batch> WriterThread<B> {
             self.batch.look_around();
             self.health.beat(None);
         }
+        then
     }
 
     fn write(&mut self, posted: Vec<Posted<B>>) {

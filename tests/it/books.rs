@@ -67,6 +67,7 @@ pub(crate) fn policy(basis: Basis, keep_until_period_end: bool) -> Policy {
             access_collection_paused: true,
         },
         max_attempts: 5,
+        asks_stripe: false,
     }
 }
 

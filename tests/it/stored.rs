@@ -35,6 +35,7 @@ impl Books {
             catalogue: Catalogue::default(),
             tiers: Tiers::default(),
             max_attempts: 5,
+            asks_stripe: false,
         };
         let ingest = Ingest::new(Arc::new(policy), "account_id".into(), Duplicates::default());
         Self { _folder: folder, server, ingest }

@@ -30,6 +30,7 @@ pub(super) fn by_money() -> Policy {
         catalogue: Catalogue::default(),
         tiers: Tiers::default(),
         max_attempts: 5,
+        asks_stripe: false,
     }
 }
 
@@ -301,7 +302,7 @@ fn events_that_are_not_for_us() {
     let of = |account: &str| Event { stripe_account: Some(account.into()), ..paid() };
     let thin = |kind: &str, url: Option<&str>| {
         let is_acted_on = kind == "v1.invoice.paid";
-        let thin = Thin { snapshot_event: None, is_acted_on, related_url: url.map(Into::into) };
+        let thin = Thin { snapshot_event: None, is_acted_on, related_url: url.map(Into::into), is_gone: false };
         event("evt_1", kind, Body::Thin(thin))
     };
     let unreadable = Body::Unreadable(Unreadable { field: "total".into(), problem: "missing" });
@@ -327,7 +328,7 @@ fn events_that_are_not_for_us() {
             thin("v1.invoice.paid", Some("/v1/invoices/in_1")),
             "wait object:/v1/invoices/in_1",
         ),
-        ("thin, nowhere to be read", &policy, thin("v1.invoice.paid", None), "ignored: "),
+        ("thin, nowhere to be read", &policy, thin("v1.invoice.paid", None), "fail unreadable_object"),
         ("thin, without rule", &policy, thin("v1.payout.paid", Some("/v1/payouts/po_1")), "ignored: "),
         ("thin, of version 2", &policy, thin("v2.core.account.updated", Some("/v2/x")), "ignored: "),
     ] {

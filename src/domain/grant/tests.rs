@@ -61,6 +61,7 @@ fn catalogue() -> Policy {
         catalogue: Catalogue::new(prices),
         tiers: Tiers::default(),
         max_attempts: 5,
+        asks_stripe: false,
     }
 }
 

@@ -43,6 +43,7 @@ fn policy(keep_until_period_end: bool) -> Policy {
         catalogue: Catalogue::new(["basic", "pro", "team", "old", "addon"].map(rule)),
         tiers: Tiers { keep_until_period_end, ..tiers() },
         max_attempts: 5,
+        asks_stripe: false,
     }
 }
 

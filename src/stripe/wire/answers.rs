@@ -8,8 +8,9 @@ use serde::Deserialize;
 use super::field::{Field, unreadable};
 use super::invoice::RawLine;
 use super::price::RawPrice;
+use super::subscription::RawItem;
 use super::{Snapshot, parse};
-use crate::domain::event::{Body, Line, Price, Unit, Unreadable};
+use crate::domain::event::{Body, Line, Price, SubscriptionItem, Unit, Unreadable};
 use crate::domain::money::Currency;
 
 /// A line of an invoice.
@@ -46,10 +47,18 @@ pub fn prices(json: &str) -> Result<Vec<Price>, Unreadable> {
     Ok(prices)
 }
 
-/// Any object that events carry, by the type of such an event.
+/// An item of a subscription.
+///
+/// # Errors
+/// [`Unreadable`], with the path of the field.
+pub fn subscription_item(json: &str) -> Result<SubscriptionItem, Unreadable> {
+    parse::<RawItem<'_>>(json)?.read(|name| name.trim_start_matches('.').to_owned())
+}
+
+/// An object that an event of this type carries, but for the user's own id in its metadata.
 #[must_use]
-pub fn object(kind: &str, json: &str, metadata_key: &str) -> Body {
-    Snapshot { kind, object: json, previous: None, metadata_key }.read().1
+pub fn object(kind: &str, json: &str) -> Body {
+    Snapshot { kind, object: json, previous: None, metadata_key: "" }.read().1
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -32,7 +32,7 @@ pub(super) struct RawSubscription<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RawItem<'a> {
+pub(super) struct RawItem<'a> {
     #[serde(borrow)]
     id: Field<Cow<'a, str>>,
     price: Field<RawPrice<'a>>,
@@ -111,7 +111,7 @@ impl RawSubscription<'_> {
 }
 
 impl RawItem<'_> {
-    fn read(&self, path: impl Fn(&'static str) -> String) -> Result<SubscriptionItem, Unreadable> {
+    pub(super) fn read(&self, path: impl Fn(&'static str) -> String) -> Result<SubscriptionItem, Unreadable> {
         let embedded = || [self.price.told(), self.plan.told()].into_iter().flatten();
         let chosen = embedded().find_map(|price| Some((price, price.reference()?)));
         let (raw, price) = chosen.ok_or_else(|| unreadable(path(".price"), "missing, or without an id"))?;

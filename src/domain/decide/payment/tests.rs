@@ -98,7 +98,7 @@ fn granted(taken: i64) -> Decided {
 
 fn facts(payment: Payment, roots: Vec<Root>) -> Facts {
     let account = Some(AccountHeld { reference: None, deleted: false });
-    Facts { account, money: MoneyFacts { payment, roots }, ..Facts::default() }
+    Facts { account, money: MoneyFacts { payment, roots, asked: false }, ..Facts::default() }
 }
 
 /// Nothing is known of what was paid.
