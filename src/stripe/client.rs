@@ -165,7 +165,9 @@ impl Client {
         if has_user || uri.query().is_some() || base.contains('#') {
             return Err(Unusable::Base);
         }
-        let mut authorization = HeaderValue::try_from(format!("Bearer {}", key.expose())).map_err(|_| Unusable::Key)?;
+        let bearer =
+            Some(format!("Bearer {}", key.expose())).filter(|bearer| bearer.is_ascii()).ok_or(Unusable::Key)?;
+        let mut authorization = HeaderValue::try_from(bearer).map_err(|_| Unusable::Key)?;
         authorization.set_sensitive(true);
         let account = connected_account.map(HeaderValue::try_from).transpose().map_err(|_| Unusable::Account)?;
         let budget = Budget::new(limits.per_second, limits.at_once);

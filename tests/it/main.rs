@@ -6,9 +6,11 @@
 mod adjust;
 mod books;
 mod cli;
+mod client;
 mod corpus;
 mod crash;
 mod dictionary;
+mod fake_stripe;
 mod fixtures;
 mod harness;
 mod http;
