@@ -1,3 +1,5 @@
+mod answers;
+
 use super::*;
 use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, RefundHeld};
 use crate::domain::decision::{Fact, InvoiceRow};
