@@ -4,5 +4,6 @@
 pub mod adjust;
 mod apply;
 mod facts;
+pub mod fx;
 pub mod ingest;
 pub mod verify;

@@ -3,6 +3,7 @@
 use crate::domain::clawback::{Granted, Payment};
 use crate::domain::decision::Fact;
 use crate::domain::event::UnixSeconds;
+use crate::domain::exchange::DayRate;
 use crate::domain::grant::KnownPrices;
 use crate::domain::ids::{AccountId, EventId};
 use crate::domain::money::Currency;
@@ -21,6 +22,8 @@ pub struct Facts {
     pub namesake: Option<AccountId>,
     /// Prices that earlier snapshots told, as far as this event's lines need them.
     pub prices: KnownPrices,
+    /// The rates that may count for the event's payment, if it is converted.
+    pub rates: Vec<DayRate>,
     /// The payment of the event, and what it paid.
     pub money: MoneyFacts,
     /// The subscription of the event.

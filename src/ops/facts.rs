@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use rusqlite::Connection;
 
 use crate::domain::decision::Fact;
-use crate::domain::event::{Body, Event, Invoice, Lines, PaymentRef, Unit};
+use crate::domain::event::{Body, Event, Invoice, Lines, PaymentRef, Unit, UnixSeconds};
+use crate::domain::exchange::DayRate;
 use crate::domain::facts::{AccountHeld, AccountTier, Facts, MoneyFacts, SubscriptionFacts, is_final};
 use crate::domain::grant::{self, KnownPrices};
 use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};
+use crate::domain::money::Currency;
 use crate::domain::policy::{Basis, Policy};
-use crate::store::{StoreError, accounts, invoices, ledger, payments, prices, subscriptions};
+use crate::store::{StoreError, accounts, fx, invoices, ledger, payments, prices, subscriptions};
 
 /// Reads the facts for one event.
 pub(super) fn load(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
@@ -40,13 +42,22 @@ fn told_reference(body: &Body) -> Option<(&AccountId, &str)> {
 
 fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
     match &event.body {
-        Body::Invoice(invoice) => of_invoice(connection, invoice, policy),
+        Body::Invoice(invoice) => {
+            let mut facts = of_invoice(connection, invoice, policy)?;
+            if invoice.status == "paid" && facts.granted_by.is_none() {
+                facts.rates = rates(connection, invoice.currency, grant::settled_at(event, invoice), policy)?;
+            }
+            Ok(facts)
+        }
         Body::Checkout(checkout) => {
             let mut facts = Facts {
                 granted_by: ledger::granted_by(connection, &Fact::checkout(&checkout.id))?,
                 account: account(connection, checkout.customer.as_ref())?,
                 ..Facts::default()
             };
+            if let (None, Some(currency)) = (&facts.granted_by, checkout.currency) {
+                facts.rates = rates(connection, currency, event.created, policy)?;
+            }
             if facts.granted_by.is_none() && checkout.payment_intent.is_some() {
                 facts.money.roots.push(payments::checkout_root(connection, &checkout.id)?);
             }
@@ -146,6 +157,21 @@ fn known_prices(connection: &Connection, invoice: &Invoice, policy: &Policy) -> 
         }
     }
     Ok(known)
+}
+
+/// The rates that may count for a payment of a moment; none where nothing is converted.
+fn rates(
+    connection: &Connection,
+    paid_in: Currency,
+    paid_at: UnixSeconds,
+    policy: &Policy,
+) -> Result<Vec<DayRate>, StoreError> {
+    match &policy.credits.basis {
+        Basis::AmountPaid(Some(to)) if to.into != paid_in => {
+            fx::rates(connection, to.base, [paid_in, to.into], to.days(paid_at))
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&InvoiceId>) -> Result<Facts, StoreError> {

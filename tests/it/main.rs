@@ -10,6 +10,7 @@ mod corpus;
 mod crash;
 mod dictionary;
 mod fixtures;
+mod fx;
 mod harness;
 mod http;
 mod incident;
