@@ -92,14 +92,14 @@ fn download(config: &Config) -> anyhow::Result<(Vec<u8>, String)> {
 }
 
 fn render_updated(updated: &Updated) -> String {
-    let Updated { source, newest, new, known, differing, ran, waiting } = updated;
+    let Updated { source, newest, new, known, differing, woken, waiting } = updated;
     let mut text = format!("{source}: {new} new rates, {known} known before; the newest of {newest}\n");
     for one in differing {
         let (date, currency) = (&one.date, one.currency.to_ascii_uppercase());
         text.push_str(&format!("{date} {currency}: {} was told before and stays, not {}\n", one.kept, one.told));
     }
-    if ran + usize::from(*waiting > 0) > 0 {
-        text.push_str(&format!("{ran} events that waited for rates ran again; {waiting} wait for a rate now\n"));
+    if woken + usize::from(*waiting > 0) > 0 {
+        text.push_str(&format!("{woken} events that waited for rates ran again; {waiting} wait for a rate now\n"));
     }
     text
 }

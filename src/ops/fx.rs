@@ -3,7 +3,7 @@
 //! Whoever calls this has fetched the rates before: no network in here.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -43,8 +43,8 @@ pub struct Updated {
     pub known: usize,
     /// Another rate was kept before, and stays.
     pub differing: Vec<Differing>,
-    /// So many events waited for rates and were run again.
-    pub ran: usize,
+    /// So many events that waited for rates were woken.
+    pub woken: usize,
     /// So many events wait for rates now.
     pub waiting: i64,
 }
@@ -76,7 +76,7 @@ pub enum FxError {
     Store(#[from] StoreError),
 }
 
-/// Keeps rates, all or none, and runs what waits for rates, each batch in a transaction of its own.
+/// Keeps rates, all or none, and then runs what waits for rates, each batch in a transaction of its own.
 ///
 /// # Errors
 /// [`FxError`]; then no rate is kept, unless the error is one of running what waited: that is marked and runs later.
@@ -86,31 +86,27 @@ pub fn update(
     ingest: &mut Ingest,
     now: UnixMillis,
 ) -> Result<Updated, FxError> {
-    check(told, now)?;
-    let mut updated = keep(connection, told, now)?;
-    if updated.ran > 0 {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
+    let mut updated = keep(&transaction, told, now)?;
+    transaction.commit().map_err(StoreError::from)?;
+    if updated.woken > 0 {
         run_woken(connection, ingest, now)?;
     }
     updated.waiting = events::waiting_for_rates(connection)?;
     Ok(updated)
 }
 
-fn check(told: &Told<'_>, now: UnixMillis) -> Result<(), FxError> {
-    // What was told of a day stays, so a wrong day would keep out the right rates later.
-    match told.rates.iter().find(|rate| rate.day > day_of(now / 1000)) {
-        Some(rate) => Err(FxError::Future(date(rate.day))),
-        None if told.rates.iter().any(|rate| rate.currency == told.base) => Err(FxError::OfBase(told.base)),
-        None => Ok(()),
-    }
-}
-
-fn keep(connection: &mut Connection, told: &Told<'_>, now: UnixMillis) -> Result<Updated, StoreError> {
+/// Keeps rates, and wakes what waits for any: a batch of the server or of [`update`] runs it.
+///
+/// # Errors
+/// [`FxError`]; then the transaction is to be taken back.
+pub fn keep(transaction: &Transaction<'_>, told: &Told<'_>, now: UnixMillis) -> Result<Updated, FxError> {
+    check(told, now)?;
     let newest = told.rates.iter().map(|rate| rate.day).max().map(date).unwrap_or_default();
     let source = told.source.to_owned();
-    let mut updated = Updated { source, newest, new: 0, known: 0, differing: Vec::new(), ran: 0, waiting: 0 };
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut updated = Updated { source, newest, new: 0, known: 0, differing: Vec::new(), woken: 0, waiting: 0 };
     for rate in told.rates {
-        match fx::keep(&transaction, rate, told.base, told.source)? {
+        match fx::keep(transaction, rate, told.base, told.source)? {
             Kept::New => updated.new += 1,
             Kept::Known => updated.known += 1,
             Kept::Other(held) => updated.differing.push(Differing {
@@ -122,11 +118,20 @@ fn keep(connection: &mut Connection, told: &Told<'_>, now: UnixMillis) -> Result
         }
     }
     if updated.new > 0 {
-        updated.ran = events::wake_for_rates(&transaction)?;
-        record(&transaction, told, &updated, now)?;
+        updated.woken = events::wake_for_rates(transaction)?;
+        record(transaction, told, &updated, now)?;
     }
-    transaction.commit()?;
+    updated.waiting = events::waiting_for_rates(transaction)?;
     Ok(updated)
+}
+
+fn check(told: &Told<'_>, now: UnixMillis) -> Result<(), FxError> {
+    // What was told of a day stays, so a wrong day would keep out the right rates later.
+    match told.rates.iter().find(|rate| rate.day > day_of(now / 1000)) {
+        Some(rate) => Err(FxError::Future(date(rate.day))),
+        None if told.rates.iter().any(|rate| rate.currency == told.base) => Err(FxError::OfBase(told.base)),
+        None => Ok(()),
+    }
 }
 
 #[derive(Serialize)]

@@ -81,11 +81,11 @@ fn a_payment_in_another_currency_waits_for_its_rates() {
         ("of neither", "2026-09-18 chf 0.9"),
     ] {
         let updated = tells(&billing, &[day]).expect(name);
-        assert_eq!((updated.ran, updated.waiting), (1, 1), "{name}");
+        assert_eq!((updated.woken, updated.waiting), (1, 1), "{name}");
     }
     assert_eq!(billing.rows("SELECT 1 FROM v_ledger WHERE account_id = 'cus_1'"), [""; 0]);
     let updated = tells(&billing, &["2026-09-18 usd 1.0876 jpy 163.25"]).expect("rates");
-    assert_eq!((updated.new, updated.ran, updated.waiting), (2, 1, 0));
+    assert_eq!((updated.new, updated.woken, updated.waiting), (2, 1, 0));
     assert_eq!(
         billing.rows(PROVENANCE),
         ["grant:invoice:in_usd|2000|usd||||", "grant:invoice:in_1|666|usd|1000|jpy|0.006662174578866769|2026-09-18",]
@@ -153,7 +153,7 @@ fn more_than_a_batch_that_waits_for_rates_is_run() {
         assert_eq!(billing.stripe_sends(&yen(&format!("evt_{number}"), &format!("in_{number}"), 1_000)).status, 202);
     }
     let updated = tells(&billing, &["2026-09-18 usd 1.0876 jpy 163.25"]).expect("rates");
-    assert_eq!((updated.ran, updated.waiting), (300, 0));
+    assert_eq!((updated.woken, updated.waiting), (300, 0));
     assert_eq!(billing.row("SELECT balance FROM v_balances"), (300 * 666).to_string());
 }
 
