@@ -27,7 +27,7 @@ pub enum FetchError {
     Unreachable(String),
 }
 
-/// Gets what stands at a URL.
+/// Gets what stands at a URL; blocks for at most half a minute.
 ///
 /// # Errors
 /// [`FetchError`].

@@ -310,6 +310,8 @@ fn fx_update_fetches_what_the_config_names() {
     let (status, told) = says(&billing, &["fx", "update"], &[("BILLINGD__FX__URL", &url)]);
     assert!(status == 1 && told.contains("it cannot be reached"), "no TLS: {told}");
     assert!(!server.join().expect("a server").contains("GET"), "nothing is said in the open");
+    let (status, told) = says(&billing, &["check"], &[("BILLINGD__FX__URL", "{ env = \"NO_SUCH\" }")]);
+    assert!(status == 3 && told.contains("[fx] url: the environment variable NO_SUCH is not set"), "{told}");
     let kept = rows(&billing.outside(), "SELECT date, currency, rate, source LIKE 'http://127.0.0.1:%' FROM fx_rates");
     assert_eq!(kept, ["2001-01-02|usd|1.0876|1"]);
     let hush = billing.row("SELECT count(*) FROM fx_rates WHERE source LIKE '%hush%'");
