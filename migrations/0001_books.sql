@@ -270,10 +270,10 @@ CREATE TABLE ledger_lines (
     is_root           INTEGER NOT NULL CHECK (is_root IN (0, 1)),   -- 0: corrects the entry whose fact is the root
     price_id          TEXT,
     credits_per_unit  INTEGER,
-    original_amount   INTEGER,
+    original_amount   INTEGER,   -- what was paid, in minor units, if the line is converted
     original_currency TEXT,
-    fx_rate           TEXT,
-    fx_date           TEXT,
+    fx_rate           TEXT,      -- how many of the unit one of the original currency is, as a decimal
+    fx_date           TEXT,      -- the day that the rate is of
     PRIMARY KEY (entry_id, unit)
 ) STRICT, WITHOUT ROWID;
 
@@ -319,12 +319,14 @@ CREATE TABLE findings (
     UNIQUE (kind, subject)
 ) STRICT;
 
+-- What one of the base was on a day. What was told first stays.
 CREATE TABLE fx_rates (
-    date     TEXT NOT NULL,
+    date     TEXT NOT NULL CHECK (date IS date(date)),
     currency TEXT NOT NULL,
-    rate     TEXT NOT NULL,
+    base     TEXT NOT NULL,
+    rate     TEXT NOT NULL,   -- a decimal
     source   TEXT NOT NULL,
-    PRIMARY KEY (date, currency)
+    PRIMARY KEY (date, currency, base)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE job_runs (
@@ -348,6 +350,10 @@ CREATE TRIGGER tier_changes_update BEFORE UPDATE ON tier_changes
 BEGIN SELECT RAISE(ABORT, 'tier_changes is append-only'); END;
 CREATE TRIGGER tier_changes_delete BEFORE DELETE ON tier_changes
 BEGIN SELECT RAISE(ABORT, 'tier_changes is append-only'); END;
+CREATE TRIGGER fx_rates_update BEFORE UPDATE ON fx_rates
+BEGIN SELECT RAISE(ABORT, 'fx_rates is append-only'); END;
+CREATE TRIGGER fx_rates_delete BEFORE DELETE ON fx_rates
+BEGIN SELECT RAISE(ABORT, 'fx_rates is append-only'); END;
 CREATE TRIGGER audit_log_update BEFORE UPDATE ON audit_log
 BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
 CREATE TRIGGER audit_log_delete BEFORE DELETE ON audit_log
@@ -362,7 +368,7 @@ FROM events;
 
 CREATE VIEW v_ledger AS
 SELECT e.entry_id, e.account_id, a.reference, e.kind, e.fact, l.root, l.unit, l.amount, e.source_event_id, e.reverses,
-       e.created_at
+       e.created_at, l.original_amount, l.original_currency, l.fx_rate, l.fx_date
 FROM ledger_entries e
 JOIN ledger_lines l ON l.entry_id = e.entry_id
 LEFT JOIN accounts a ON a.account_id = e.account_id;

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
 use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
+use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
@@ -211,12 +212,22 @@ fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow
         .collect()
 }
 
+/// How payments are converted, if they are.
+fn conversion(config: &Config) -> anyhow::Result<Option<Conversion>> {
+    let Some(unit) = &config.credits.unit else { return Ok(None) };
+    Ok(Some(Conversion {
+        into: Currency::parse(unit).context("[credits] unit")?,
+        base: Currency::parse(&config.fx.base).context("[fx] base")?,
+        max_age_days: i64::try_from(config.fx.max_age.as_secs() / 86_400).unwrap_or(i64::MAX),
+    }))
+}
+
 /// The rules that a config asks for.
 ///
 /// # Errors
 /// When a value is no currency or amount after all.
 pub fn policy(config: &Config) -> anyhow::Result<Policy> {
-    let unit = config.credits.unit.as_deref().map(Currency::parse).transpose().context("[credits] unit")?;
+    let conversion = conversion(config)?;
     let prices = config
         .prices
         .iter()
@@ -243,7 +254,7 @@ pub fn policy(config: &Config) -> anyhow::Result<Policy> {
         credits: Credits {
             since: config.credits.since,
             basis: match config.credits.basis {
-                Basis::AmountPaid => policy::Basis::AmountPaid(unit),
+                Basis::AmountPaid => policy::Basis::AmountPaid(conversion),
                 Basis::Catalogue => policy::Basis::Catalogue,
             },
             prorate: config.credits.proration == Proration::Prorate,

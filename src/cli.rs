@@ -6,6 +6,7 @@ mod audit;
 mod check;
 mod demo;
 mod events;
+mod fx;
 mod init;
 mod output;
 mod post;
@@ -93,6 +94,9 @@ enum Command {
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Exchange rates: what there is, and getting more
+    #[command(subcommand)]
+    Fx(fx::Command),
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -139,6 +143,7 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Events(command) => events::run(command, config, output),
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
+        Command::Fx(command) => fx::run(command, config, output),
         Command::Verify => verify::run(config, output),
         Command::Send(arguments) => send::run(arguments, config, output),
         Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),

@@ -22,11 +22,11 @@ mod units;
 use std::path::Path;
 
 pub use address::{CalledUrl, UrlSource};
-pub use catalogue::{Access, Accounts, Basis, Credits, Downgrade, Per, Price, Proration, Tiers, UnlistedPrice};
+pub use catalogue::{Access, Accounts, Basis, Credits, Downgrade, Fx, Per, Price, Proration, Tiers, UnlistedPrice};
 pub use problem::{ConfigError, Problem, Source};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use sections::{
-    Admin, AdminToken, Alerts, Database, Fx, Jobs, Log, LogFormat, LogLevel, Processing, Reaper, Reconcile, Retention,
+    Admin, AdminToken, Alerts, Database, Jobs, Log, LogFormat, LogLevel, Processing, Reaper, Reconcile, Retention,
     Scope, Server, Stripe, Webhook,
 };
 pub use starter::{StarterTokens, starter};

@@ -4,6 +4,7 @@
 pub mod adjust;
 mod apply;
 mod facts;
+pub mod fx;
 pub mod ingest;
 pub mod resolve;
 pub mod verify;

@@ -11,6 +11,7 @@ pub mod desk;
 pub mod error;
 pub mod events;
 pub mod findings;
+pub mod fx;
 pub mod invoices;
 pub mod ledger;
 pub mod migrations;

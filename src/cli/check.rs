@@ -39,6 +39,11 @@ pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
             notes.push("no [stripe] api_key: nothing calls Stripe; long invoices and thin events stay pending".into());
         }
     }
+    if config.jobs.fx.is_some()
+        && let Err(error) = config.fx.url.resolve(&environment)
+    {
+        problems.push(format!("[fx] url: {error}"));
+    }
     if let Err(error) = app::policy(config) {
         problems.push(format!("{error:#}"));
     }

@@ -6,7 +6,11 @@ use super::output::{Table, amount, or_dash, time};
 
 /// Lines of the ledger.
 pub(super) fn ledger(rows: &[LedgerRow]) -> String {
-    let mut table = Table::new(&["POSTED", ">ENTRY", "KIND", ">AMOUNT", "FACT", "BY EVENT"]);
+    let mut heads = vec!["POSTED", ">ENTRY", "KIND", ">AMOUNT", "FACT", "BY EVENT"];
+    if rows.iter().any(|row| row.fx_rate.is_some()) {
+        heads.push("CONVERTED FROM");
+    }
+    let mut table = Table::new(&heads);
     for row in rows {
         table.row(&[
             &time(row.created_at),
@@ -15,9 +19,20 @@ pub(super) fn ledger(rows: &[LedgerRow]) -> String {
             &amount(row.amount, &row.unit),
             &row.fact,
             &row.source_event_id,
+            &converted_from(row),
         ]);
     }
     table.render("none")
+}
+
+/// Such as `1000 JPY at 0.0066 of 2026-11-27`; nothing for a line that was not converted.
+fn converted_from(row: &LedgerRow) -> String {
+    match (row.original_amount, &row.original_currency, &row.fx_rate, &row.fx_date) {
+        (Some(paid), Some(currency), Some(rate), Some(date)) => {
+            format!("{} at {rate} of {date}", amount(paid, currency))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Rows of the audit log.

@@ -85,6 +85,12 @@ impl CalledUrl {
         Ok(Self { text: text.to_owned(), origin: format!("{scheme}://{host}{port}"), bare })
     }
 
+    /// Scheme, host and port: what may be shown and kept.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
     /// The whole URL, for the one who calls it.
     #[must_use]
     pub fn expose(&self) -> &str {

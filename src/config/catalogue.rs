@@ -1,9 +1,12 @@
 //! The sections that decide about money: whose credits, which tiers, how much for what.
 //!
-//! What they say goes into the digest by which a server and a command beside it know that they apply the same rules.
+//! What they say, but for where rates come from, goes into the digest by which a server and a command beside it know that they apply the same rules.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::address::UrlSource;
 use super::units::{self, words};
 
 /// `[accounts]`: how a customer is tied to the user's own id.
@@ -94,6 +97,20 @@ words! {
         /// The line grants nothing.
         Ignore = "ignore",
     }
+}
+
+/// `[fx]`: exchange rates.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fx {
+    /// The currency that the rates are told in, in lower case.
+    #[serde(deserialize_with = "units::currency")]
+    pub base: String,
+    /// Where they come from.
+    pub url: UrlSource,
+    /// How much older than the payment a rate may be; whole days count.
+    #[serde(deserialize_with = "units::duration")]
+    pub max_age: Duration,
 }
 
 /// `[[price]]`: one entry of the price list.

@@ -25,14 +25,19 @@ impl Config {
         text.0
     }
 
-    /// SHA-256, in hex, of what decides about money: whose events count, tiers, access, credits and the price list.
-    /// Two configurations with one digest treat every event alike.
+    /// SHA-256, in hex, of what decides about money: whose events count, tiers, access, credits, which rates convert
+    /// them, and the price list. Two configurations with one digest treat every event alike.
     #[must_use]
     pub fn catalogue_digest(&self) -> String {
         let mut text = Text(String::new());
         text.section("stripe");
         text.books(self);
         text.money(self);
+        if self.credits.unit.is_some() {
+            text.section("fx");
+            text.text("base", &self.fx.base);
+            text.text("max_age", &format_duration(self.fx.max_age));
+        }
         let mut prices: Vec<&Price> = self.prices.iter().collect();
         prices.sort_by(|a, b| a.id.cmp(&b.id));
         text.prices(prices.into_iter());

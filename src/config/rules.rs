@@ -13,7 +13,6 @@ use super::{Config, Price, Webhook};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CENTURY: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
@@ -80,7 +79,7 @@ impl Rules {
             ("reconcile.grace", config.reconcile.grace, zero, DAY),
             ("retention.payloads", config.retention.payloads, zero, CENTURY),
             ("retention.ignored_events", config.retention.ignored_events, zero, CENTURY),
-            ("fx.max_age", config.fx.max_age, HOUR, CENTURY),
+            ("fx.max_age", config.fx.max_age, DAY, CENTURY),
             ("alerts.pending_age", config.alerts.pending_age, zero, CENTURY),
             ("alerts.failed_age", config.alerts.failed_age, zero, CENTURY),
         ] {

@@ -202,20 +202,6 @@ pub struct Retention {
     pub ignored_events: Duration,
 }
 
-/// `[fx]`: exchange rates.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fx {
-    /// The currency that the rates are told in, in lower case.
-    #[serde(deserialize_with = "units::currency")]
-    pub base: String,
-    /// Where they come from.
-    pub url: UrlSource,
-    /// The age at which a rate is of no use.
-    #[serde(deserialize_with = "units::duration")]
-    pub max_age: Duration,
-}
-
 /// `[alerts]`: when and how to call for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -381,6 +381,16 @@ fn the_digest_follows_what_decides_about_money() {
     ] {
         assert_ne!(digest(&format!("{base}{other}\n")), digest(base), "{other}");
     }
+    let rates = |more: &str| {
+        let on = "[credits]\nunit = \"usd\"\n[jobs]\nfx = \"0 0 16 * * *\"\n";
+        (digest(&format!("{base}{on}{more}")), digest(&format!("{base}{more}")))
+    };
+    for decides in ["[fx]\nbase = \"usd\"\n", "[fx]\nmax_age = \"3d\"\n"] {
+        assert_ne!(rates(decides).0, rates("").0, "{decides}");
+        assert_eq!(rates(decides).1, rates("").1, "nothing is converted: {decides}");
+    }
+    let elsewhere = "[fx]\nurl = \"https://example.com/rates.xml\"\n";
+    assert_eq!(rates(elsewhere), rates(""), "where rates come from");
     assert_ne!(digest(&base.replace("\"a\", \"b\"", "\"b\", \"a\"")), digest(base));
     assert_ne!(digest(&base.replace("credits = 1", "credits = 2")), digest(base));
 }

@@ -3,6 +3,7 @@
 use crate::domain::clawback::{Granted, Payment};
 use crate::domain::decision::Fact;
 use crate::domain::event::{Line, UnixSeconds};
+use crate::domain::exchange::DayRate;
 use crate::domain::grant::KnownPrices;
 use crate::domain::ids::{AccountId, EventId};
 use crate::domain::money::Currency;
@@ -23,6 +24,8 @@ pub struct Facts {
     pub prices: KnownPrices,
     /// What was sold, where the event itself does not tell all of it.
     pub lines: Asked<Vec<Line>>,
+    /// The rates that may count for the event's payment, if it is converted.
+    pub rates: Vec<DayRate>,
     /// The payment of the event, and what it paid.
     pub money: MoneyFacts,
     /// The subscription of the event.

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::event::{Invoice, Line, Lines, PriceRef, Unit};
+use crate::domain::event::{Event, Invoice, Line, Lines, PriceRef, Unit, UnixSeconds};
+use crate::domain::exchange::{Conversion, Day, DayRate};
 use crate::domain::ids::PriceId;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{Basis, Credits, Policy, PriceRule};
@@ -39,6 +40,40 @@ pub struct GrantLine {
     pub price: Option<PriceId>,
     /// The credits of that price per unit.
     pub credits_per_unit: Option<i64>,
+    /// What was paid, where it was converted.
+    pub converted: Option<Converted>,
+}
+
+impl GrantLine {
+    /// A line of so much of a unit, of no price.
+    #[must_use]
+    pub fn plain(unit: impl Into<String>, amount: i64) -> Self {
+        Self { unit: unit.into(), amount, price: None, credits_per_unit: None, converted: None }
+    }
+}
+
+/// Where a converted amount comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// Minor units that were paid.
+    pub amount: i64,
+    /// Their currency.
+    pub currency: Currency,
+    /// How many of the unit one of that currency is, as a decimal.
+    pub rate: String,
+    /// The day that the rate is of.
+    pub day: Day,
+}
+
+/// Money that was paid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paid {
+    /// Minor units.
+    pub amount: i64,
+    /// Their currency.
+    pub currency: Currency,
+    /// When.
+    pub at: UnixSeconds,
 }
 
 /// What a grant waits for.
@@ -63,24 +98,48 @@ pub enum Refusal {
     TooLarge,
 }
 
-/// What a paid amount grants under `basis = "amount_paid"`.
+/// What a payment grants under `basis = "amount_paid"`. `rates` are those that may count for it, if it is converted.
 #[must_use]
-pub fn of_amount(amount: i64, currency: Currency, into: Option<Currency>) -> Grant {
-    match into {
-        _ if amount <= 0 => Grant::Nothing("nothing was paid"),
-        Some(unit) if unit != currency => Grant::Needs(Missing::Rate(currency)),
-        _ => Grant::Lines(vec![GrantLine { unit: currency.to_string(), amount, price: None, credits_per_unit: None }]),
+pub fn of_payment(paid: Paid, conversion: Option<&Conversion>, rates: &[DayRate]) -> Grant {
+    match conversion {
+        _ if paid.amount <= 0 => Grant::Nothing("nothing was paid"),
+        Some(conversion) if conversion.into != paid.currency => convert(paid, conversion, rates),
+        _ => Grant::Lines(vec![GrantLine::plain(paid.currency.to_string(), paid.amount)]),
     }
 }
 
-/// What a settled invoice grants.
+fn convert(paid: Paid, conversion: &Conversion, rates: &[DayRate]) -> Grant {
+    let Some(quote) = conversion.quote(paid.currency, paid.at, rates) else {
+        return Grant::Needs(Missing::Rate(conversion.missing(paid.currency)));
+    };
+    match quote.convert(paid.amount) {
+        None => Grant::Refused(Refusal::TooLarge),
+        Some(0) => Grant::Nothing("what was paid is less than one minor unit when it is converted"),
+        Some(amount) => {
+            let (rate, day) = (quote.rate(), quote.day);
+            let converted = Some(Converted { amount: paid.amount, currency: paid.currency, rate, day });
+            Grant::Lines(vec![GrantLine { converted, ..GrantLine::plain(conversion.into.to_string(), amount) }])
+        }
+    }
+}
+
+/// What an invoice grants that was settled at a moment. `rates` are those that may count for it, if it is converted.
 #[must_use]
-pub fn of_invoice(invoice: &Invoice, policy: &Policy, known: &KnownPrices) -> Grant {
+pub fn of_invoice(
+    invoice: &Invoice,
+    settled_at: UnixSeconds,
+    policy: &Policy,
+    known: &KnownPrices,
+    rates: &[DayRate],
+) -> Grant {
     if is_foreign(invoice, policy) {
         return Grant::Foreign;
     }
     match (&policy.credits.basis, &invoice.lines) {
-        (Basis::AmountPaid(into), _) => of_amount(money_paid(invoice), invoice.currency, *into),
+        (Basis::AmountPaid(conversion), _) => {
+            let paid = Paid { amount: money_paid(invoice), currency: invoice.currency, at: settled_at };
+            of_payment(paid, conversion.as_ref(), rates)
+        }
         (Basis::Catalogue, Lines::Truncated) => Grant::Needs(Missing::Lines),
         (Basis::Catalogue, Lines::Complete(lines)) => of_lines(lines, policy, known),
     }
@@ -99,6 +158,12 @@ pub fn is_foreign(invoice: &Invoice, policy: &Policy) -> bool {
 #[must_use]
 pub fn money_paid(invoice: &Invoice) -> i64 {
     if invoice.paid_out_of_band && invoice.amount_paid == 0 { invoice.amount_due } else { invoice.amount_paid }
+}
+
+/// When an invoice was settled, as far as its event tells.
+#[must_use]
+pub fn settled_at(event: &Event, invoice: &Invoice) -> UnixSeconds {
+    invoice.paid_at.unwrap_or(event.created)
 }
 
 /// What one listed price grants when it is sold `quantity` times outside of a subscription, as a checkout without an
@@ -271,6 +336,7 @@ impl Sums {
                     amount,
                     credits_per_unit: only.as_ref().map(|(_, credits)| *credits),
                     price: only.map(|(price, _)| price),
+                    converted: None,
                 });
             }
         }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::domain::event::{PriceRef, UnixSeconds};
-use crate::domain::money::{Currency, UnitAmount};
+use crate::domain::exchange::Conversion;
+use crate::domain::money::UnitAmount;
 
 /// Everything that decides about money and state, besides the facts.
 #[derive(Debug, Clone)]
@@ -41,7 +42,7 @@ pub struct Credits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Basis {
     /// The money paid, in its own currency (`None`) or converted into one.
-    AmountPaid(Option<Currency>),
+    AmountPaid(Option<Conversion>),
     /// The price list only.
     Catalogue,
 }

@@ -119,8 +119,7 @@ pub fn adjust(
     if ledger::balance(&transaction, &account, &adjustment.unit)?.checked_add(adjustment.amount).is_none() {
         return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
     }
-    let line =
-        GrantLine { unit: adjustment.unit.clone(), amount: adjustment.amount, price: None, credits_per_unit: None };
+    let line = GrantLine::plain(&adjustment.unit, adjustment.amount);
     let entry =
         Entry { account: &account, kind: "adjustment", fact: &fact, root: &fact, source: event, at: now / 1000 };
     let posted = ledger::post(&transaction, &entry, &[line])?;

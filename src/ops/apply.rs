@@ -124,12 +124,7 @@ impl Books<'_> {
         let takes = corrections.iter().any(|correction| correction.amount < 0);
         let (kind, fact) =
             if takes { ("clawback", Fact::clawback(source)) } else { ("restore", Fact::restore(source)) };
-        let line = |correction: &Correction| GrantLine {
-            unit: correction.unit.clone(),
-            amount: correction.amount,
-            price: None,
-            credits_per_unit: None,
-        };
+        let line = |correction: &Correction| GrantLine::plain(&correction.unit, correction.amount);
         let lines: Vec<GrantLine> = corrections.iter().map(line).collect();
         let entry = Entry { account, kind, fact: &fact, root, source, at: self.now / 1000 };
         let posted = ledger::post(self.connection, &entry, &lines)?;

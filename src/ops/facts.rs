@@ -6,13 +6,14 @@ use rusqlite::Connection;
 
 use crate::clock::UnixMillis;
 use crate::domain::decision::{Fact, Need};
-use crate::domain::event::{Body, Event, Invoice, Line, Lines, PaymentRef, Unit};
+use crate::domain::event::{Body, Event, Invoice, Line, Lines, PaymentRef, Unit, UnixSeconds};
+use crate::domain::exchange::DayRate;
 use crate::domain::facts::{AccountHeld, AccountTier, Asked, Facts, MoneyFacts, SubscriptionFacts, is_final};
 use crate::domain::grant::{self, KnownPrices};
 use crate::domain::ids::{AccountId, ChargeId, InvoiceId, PaymentId, PriceId, SubscriptionId};
 use crate::domain::money::Currency;
 use crate::domain::policy::{Basis, Policy};
-use crate::store::{StoreError, accounts, answers, events, invoices, ledger, payments, prices, subscriptions};
+use crate::store::{StoreError, accounts, answers, events, fx, invoices, ledger, payments, prices, subscriptions};
 
 /// Reads the facts for one event, which arrived at `received`: what Stripe was asked for before that may not know of it.
 pub(super) fn load(
@@ -75,7 +76,13 @@ fn told_reference(body: &Body) -> Option<(&AccountId, &str)> {
 
 fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
     match &event.body {
-        Body::Invoice(invoice) => of_invoice(connection, invoice, policy),
+        Body::Invoice(invoice) => {
+            let mut facts = of_invoice(connection, invoice, policy)?;
+            if invoice.status == "paid" && facts.granted_by.is_none() {
+                facts.rates = rates(connection, invoice.currency, grant::settled_at(event, invoice), policy)?;
+            }
+            Ok(facts)
+        }
         Body::Checkout(checkout) => {
             let mut facts = Facts {
                 granted_by: ledger::granted_by(connection, &Fact::checkout(&checkout.id))?,
@@ -83,6 +90,9 @@ fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Fa
                 account: account(connection, checkout.customer.as_ref())?,
                 ..Facts::default()
             };
+            if let (None, Some(currency)) = (&facts.granted_by, checkout.currency) {
+                facts.rates = rates(connection, currency, event.created, policy)?;
+            }
             if facts.granted_by.is_none() && checkout.payment_intent.is_some() {
                 facts.money.roots.push(payments::checkout_root(connection, &checkout.id)?);
             }
@@ -216,6 +226,21 @@ fn unit(connection: &Connection, price: &PriceId, currency: Currency, policy: &P
         return Ok(Unit::HasNone);
     }
     Ok(unit)
+}
+
+/// The rates that may count for a payment of a moment; none where nothing is converted.
+fn rates(
+    connection: &Connection,
+    paid_in: Currency,
+    paid_at: UnixSeconds,
+    policy: &Policy,
+) -> Result<Vec<DayRate>, StoreError> {
+    match &policy.credits.basis {
+        Basis::AmountPaid(Some(to)) if to.into != paid_in => {
+            fx::rates(connection, to.base, [paid_in, to.into], to.days(paid_at))
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&InvoiceId>) -> Result<Facts, StoreError> {

@@ -221,6 +221,33 @@ pub fn note(connection: &Connection, need: &Need, why: &str) -> Result<(), Store
     Ok(())
 }
 
+/// Marks every event that waits for any rate of exchange, for a rate may be of two currencies; returns how many.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn wake_for_rates(connection: &Connection) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "UPDATE events SET woken = 1
+             WHERE event_id IN (SELECT event_id FROM event_needs WHERE need >= 'rate:' AND need < 'rate;')
+               AND status <> 'completed'",
+        )?
+        .execute([])?)
+}
+
+/// How many events wait for a rate of exchange.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn waiting_for_rates(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT count(DISTINCT e.event_id) FROM event_needs n JOIN events e ON e.event_id = n.event_id
+             WHERE n.need >= 'rate:' AND n.need < 'rate;' AND e.status <> 'completed'",
+        )?
+        .query_row([], |row| row.get(0))?)
+}
+
 /// The events that were woken and have not run since, the oldest first.
 ///
 /// # Errors

@@ -62,14 +62,20 @@ fn post_line(
     entry: &Entry<'_>,
     line: &GrantLine,
 ) -> Result<Posted, StoreError> {
+    let converted = line.converted.as_ref();
     connection
         .prepare_cached(
-            "INSERT INTO ledger_lines (entry_id, root, unit, amount, is_root, price_id, credits_per_unit)
-             VALUES (:entry, :root, :unit, :amount, :is_root, :price, :credits)",
+            "INSERT INTO ledger_lines (entry_id, root, unit, amount, is_root, price_id, credits_per_unit,
+                                       original_amount, original_currency, fx_rate, fx_date)
+             VALUES (:entry, :root, :unit, :amount, :is_root, :price, :credits,
+                     :original_amount, :original_currency, :rate, date(:day * 86400, 'unixepoch'))",
         )?
         .execute(named_params! {
             ":entry": entry_id, ":root": entry.root, ":unit": line.unit, ":amount": line.amount,
             ":is_root": entry.root == entry.fact, ":price": line.price, ":credits": line.credits_per_unit,
+            ":original_amount": converted.map(|from| from.amount),
+            ":original_currency": converted.map(|from| from.currency),
+            ":rate": converted.map(|from| &from.rate), ":day": converted.map(|from| from.day),
         })?;
     // Not RETURNING, which builds a table of its own each time and makes SQLite guard the statement with a journal.
     let before = balance(connection, entry.account, &line.unit)?;

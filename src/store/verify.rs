@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use crate::store::{StoreError, audit, migrations};
 
 /// Tables that must exist with their guards against UPDATE and DELETE.
-const APPEND_ONLY: [&str; 4] = ["ledger_entries", "ledger_lines", "audit_log", "tier_changes"];
+const APPEND_ONLY: [&str; 5] = ["ledger_entries", "ledger_lines", "audit_log", "tier_changes", "fx_rates"];
 
 /// At most so many violations of one kind are told.
 const TOLD_MAX: usize = 20;

@@ -40,6 +40,10 @@ pub struct LedgerRow {
     pub source_event_id: String,
     pub reverses: Option<i64>,
     pub created_at: UnixSeconds,
+    pub original_amount: Option<i64>,
+    pub original_currency: Option<String>,
+    pub fx_rate: Option<String>,
+    pub fx_date: Option<String>,
 }
 
 /// A row of the audit log.
@@ -165,6 +169,10 @@ fn ledger_row(row: &Row<'_>) -> rusqlite::Result<LedgerRow> {
         source_event_id: row.get("source_event_id")?,
         reverses: row.get("reverses")?,
         created_at: row.get("created_at")?,
+        original_amount: row.get("original_amount")?,
+        original_currency: row.get("original_currency")?,
+        fx_rate: row.get("fx_rate")?,
+        fx_date: row.get("fx_date")?,
     })
 }
 

@@ -233,6 +233,15 @@ impl Billing {
         self.running.as_ref().expect("a running service").address
     }
 
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The config file of this service.
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.folder.path().join("billingd.toml")
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.config.database.path.clone()
     }

@@ -12,6 +12,7 @@ mod crash;
 mod dictionary;
 mod fake_stripe;
 mod fixtures;
+mod fx;
 mod harness;
 mod http;
 mod incident;

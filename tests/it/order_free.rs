@@ -4,6 +4,7 @@
 //! is told once as it happened and several times in another order, with repetitions, in batches of any size. A
 //! difference is shrunk to few events and printed. `BILLINGD_HISTORIES` sets how many, `BILLINGD_SEED` where to start.
 
+use billingd::domain::exchange::Conversion;
 use billingd::domain::money::Currency;
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::ingest::Delivery;
@@ -64,11 +65,13 @@ const EXERCISED: &[&str] = &[
 
 /// The four ways to grant and to hold a tier.
 fn policies() -> [(&'static str, Policy); 4] {
+    let currency = |code| Currency::parse(code).expect("a currency");
+    let into_usd = Conversion { into: currency("usd"), base: currency("eur"), max_age_days: 4 };
     [
         ("catalogue, immediate", policy(Basis::Catalogue, false)),
         ("catalogue, period_end", policy(Basis::Catalogue, true)),
         ("amount_paid, immediate", policy(Basis::AmountPaid(None), false)),
-        ("amount_paid in usd, period_end", policy(Basis::AmountPaid(Currency::parse("usd").ok()), true)),
+        ("amount_paid in usd, period_end", policy(Basis::AmountPaid(Some(into_usd)), true)),
     ]
 }
 

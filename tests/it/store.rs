@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use super::fixtures::nth_invoice_paid;
 use super::harness::{Billing, binding, open_outside, rows, spawn};
 
-const APPEND_ONLY: [&str; 4] = ["ledger_entries", "ledger_lines", "audit_log", "tier_changes"];
+const APPEND_ONLY: [&str; 5] = ["ledger_entries", "ledger_lines", "audit_log", "tier_changes", "fx_rates"];
 
 struct Folder(tempfile::TempDir);
 
@@ -132,6 +132,7 @@ fn written() -> Billing {
         assert_eq!(billing.stripe_sends(&nth_invoice_paid(number)).short(), "200 completed applied");
     }
     billing.somebody_runs("INSERT INTO tier_changes (account_id, source_event_id, at) VALUES ('cus_1', 'evt_1', 1)");
+    billing.somebody_runs("INSERT INTO fx_rates VALUES ('2026-11-27', 'usd', 'eur', '1.0876', 'a test')");
     billing
 }
 

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 /// Each layer, and the layers that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
-    ("cli", &["app", "http", "jobs", "ops", "store", "stripe", "domain", "config", "clock", "log", "samples"]),
+    ("cli", &["app", "http", "jobs", "ops", "store", "stripe", "ecb", "domain", "config", "clock", "log", "samples"]),
     ("app", &["http", "jobs", "ops", "store", "stripe", "domain", "config", "clock"]),
     ("http", &["ops", "store", "stripe", "domain", "config", "clock"]),
-    ("jobs", &["ops", "store", "stripe", "domain", "config", "clock"]),
+    ("jobs", &["ops", "store", "stripe", "ecb", "domain", "config", "clock"]),
     ("ops", &["store", "stripe", "domain", "clock"]),
     ("store", &["domain", "clock"]),
     ("stripe", &["domain", "clock", "config"]),
+    ("ecb", &["domain"]),
     ("domain", &[]),
     ("config", &[]),
     ("clock", &[]),

@@ -4,7 +4,7 @@ use super::{Draft, failure, invoice, is_before_cutover, not_at_stripe, reference
 use crate::domain::decision::{CheckoutRow, Decision, Effect, Fact, Failure, Need, Outcome};
 use crate::domain::event::{Checkout, Event, PaymentRef};
 use crate::domain::facts::{Asked, Facts};
-use crate::domain::grant::{self, Grant, Missing};
+use crate::domain::grant::{self, Grant, Missing, Paid};
 use crate::domain::policy::{Basis, Policy};
 
 /// Decides about one snapshot of a session.
@@ -38,7 +38,7 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
     if is_before_cutover(event.created, policy) {
         return draft.finish(Outcome::NoEffect, "before cutover");
     }
-    match what_it_grants(checkout, facts, policy) {
+    match what_it_grants(event, checkout, facts, policy) {
         Ok(Grant::Lines(lines)) => {
             let paid = (checkout.amount_total.unwrap_or_default(), checkout.currency);
             invoice::grant_to(account, fact, lines, paid, draft, facts)
@@ -73,10 +73,13 @@ fn remember(draft: &mut Draft, checkout: &Checkout) {
     draft.arrivals.push(Need::Grant(Fact::checkout(&checkout.id)));
 }
 
-fn what_it_grants(checkout: &Checkout, facts: &Facts, policy: &Policy) -> Result<Grant, Failure> {
-    if let Basis::AmountPaid(into) = policy.credits.basis {
+fn what_it_grants(event: &Event, checkout: &Checkout, facts: &Facts, policy: &Policy) -> Result<Grant, Failure> {
+    if let Basis::AmountPaid(conversion) = &policy.credits.basis {
         return Ok(match (checkout.amount_total, checkout.currency) {
-            (Some(amount), Some(currency)) => grant::of_amount(amount, currency, into),
+            (Some(amount), Some(currency)) => {
+                let paid = Paid { amount, currency, at: event.created };
+                grant::of_payment(paid, conversion.as_ref(), &facts.rates)
+            }
             _ => Grant::Nothing("nothing was paid"),
         });
     }

@@ -43,11 +43,12 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
         return draft.finish(Outcome::NoEffect, format!("{fact} was granted by {by}"));
     }
     let decided = Need::Grant(fact.clone());
-    if is_before_cutover(invoice.paid_at.unwrap_or(event.created), policy) {
+    let settled_at = grant::settled_at(event, invoice);
+    if is_before_cutover(settled_at, policy) {
         draft.arrivals.push(decided);
         return draft.finish(Outcome::NoEffect, "before cutover");
     }
-    match grant::of_invoice(invoice, policy, &facts.prices) {
+    match grant::of_invoice(invoice, settled_at, policy, &facts.prices, &facts.rates) {
         Grant::Lines(lines) => {
             draft.arrivals.push(decided);
             let paid = (grant::money_paid(invoice), Some(invoice.currency));

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, RefundHeld};
 use crate::domain::decision::{Fact, InvoiceRow};
 use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
+use crate::domain::exchange::{Conversion, DayRate, Rate};
 use crate::domain::facts::{AccountHeld, Decided, InvoiceHeld};
 use crate::domain::ids::{ChargeId, CheckoutId, EventId, PaymentId, PriceId};
 use crate::domain::money::{Currency, UnitAmount};
@@ -455,9 +456,34 @@ fn a_settled_invoice() {
     ] {
         check(name, policy, &given, &event, expected);
     }
-    let mut converted = by_money();
-    converted.credits.basis = Basis::AmountPaid(Some(currency("eur")));
-    check("in another currency", &converted, &known(), &paid(), "wait rate:usd");
+}
+
+#[test]
+fn what_is_paid_in_another_currency_is_converted_by_the_rate_of_its_day() {
+    const DAY: UnixSeconds = 86_400;
+    let mut policy = by_money();
+    let conversion = Conversion { into: currency("eur"), base: currency("eur"), max_age_days: 4 };
+    policy.credits.basis = Basis::AmountPaid(Some(conversion));
+    // Two a EUR from day 9 on, four from day 19 on.
+    let rate = |day, text| DayRate { day, currency: currency("usd"), rate: Rate::parse(text).expect("a rate") };
+    let given = Facts { rates: vec![rate(9, "2"), rate(19, "4")], ..known() };
+    let of_invoice = |eur| format!("applied: save in_1 paid 2000; grant cus_1 grant:invoice:in_1 eur {eur}");
+    let of_checkout = |eur| format!("applied: save cs_1 500; grant cus_1 grant:checkout:cs_1 eur {eur}");
+    let waits = || "wait rate:usd".to_owned();
+    for (name, event, expected) in [
+        ("no rate is old enough", paid(), waits()),
+        (
+            "by the time of payment",
+            invoice_with(|invoice| invoice.paid_at = Some(10 * DAY)).at(20 * DAY),
+            of_invoice(1_000),
+        ),
+        ("by the time of the event, where no other is told", paid().at(20 * DAY), of_invoice(500)),
+        ("no rate is new enough", paid().at(30 * DAY), waits()),
+        ("a checkout", checkout_with(|_| ()).at(10 * DAY), of_checkout(250)),
+        ("a checkout that is too early", checkout_with(|_| ()), waits()),
+    ] {
+        check(name, &policy, &given, &event, &expected);
+    }
 }
 
 #[test]

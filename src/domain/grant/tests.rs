@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::event::UnixSeconds;
+use crate::domain::exchange::Rate;
 use crate::domain::ids::{AccountId, InvoiceId};
 use crate::domain::policy::{Catalogue, Tiers};
 
@@ -31,6 +31,14 @@ fn price(id: &str, credits: i64) -> (String, PriceRule) {
 fn plan(id: &str, credits: i64) -> (String, PriceRule) {
     let (id, rule) = price(id, credits);
     (id, PriceRule { tier: Some("some tier".into()), ..rule })
+}
+
+/// When everything below is paid: on day 10.
+const PAID_AT: UnixSeconds = 10 * 86_400;
+
+/// A rate of the day before.
+fn rate(code: &str, text: &str) -> DayRate {
+    DayRate { day: 9, currency: currency(code), rate: Rate::parse(text).expect("a rate") }
 }
 
 /// What every row below is granted by.
@@ -67,7 +75,8 @@ fn catalogue() -> Policy {
 
 fn by_money(into: Option<&str>) -> Policy {
     let mut policy = catalogue();
-    policy.credits.basis = Basis::AmountPaid(into.map(currency));
+    let conversion = |into: &str| Conversion { into: currency(into), base: currency("eur"), max_age_days: 4 };
+    policy.credits.basis = Basis::AmountPaid(into.map(conversion));
     policy
 }
 
@@ -170,8 +179,9 @@ fn check(name: &str, policy: &Policy, known: &[(&str, &str, Unit)], lines: Vec<L
     let known = known.iter().map(|(price, code, unit)| ((id(price), currency(code)), unit.clone())).collect();
     let mut reversed = lines.clone();
     reversed.reverse();
-    assert_eq!(told(of_invoice(&invoice(lines), policy, &known)), expected, "{name}");
-    assert_eq!(told(of_invoice(&invoice(reversed), policy, &known)), expected, "{name}, lines the other way round");
+    let of = |lines: Vec<Line>| told(of_invoice(&invoice(lines), PAID_AT, policy, &known, &[]));
+    assert_eq!(of(lines), expected, "{name}");
+    assert_eq!(of(reversed), expected, "{name}, lines the other way round");
 }
 
 const NOTHING: &str = "nothing: no line grants credits";
@@ -415,10 +425,11 @@ fn what_cannot_be_counted_is_refused() {
 
 #[test]
 fn money_grants_what_was_paid_in_its_currency() {
+    let rates = [rate("usd", "1.0876"), rate("jpy", "163.25")];
     let of = |into: Option<&str>, change: fn(&mut Invoice)| {
         let mut invoice = invoice(vec![line("unlisted", 1)]);
         change(&mut invoice);
-        told(of_invoice(&invoice, &by_money(into), &KnownPrices::new()))
+        told(of_invoice(&invoice, PAID_AT, &by_money(into), &KnownPrices::new(), &rates))
     };
     for (name, into, change, expected) in [
         ("what was paid", None, (|_| ()) as fn(&mut Invoice), "usd 2000"),
@@ -439,7 +450,25 @@ fn money_grants_what_was_paid_in_its_currency() {
         ),
         ("another currency", None, |invoice| invoice.currency = currency("jpy"), "jpy 2000"),
         ("converted into itself", Some("usd"), |_| (), "usd 2000"),
-        ("converted", Some("eur"), |_| (), "needs rate usd"),
+        ("converted", Some("eur"), |_| (), "eur 1838"),
+        ("converted out of the base", Some("usd"), |invoice| invoice.currency = currency("eur"), "usd 2175"),
+        ("converted across the base", Some("jpy"), |_| (), "jpy 3002"),
+        (
+            "converted into nothing",
+            Some("usd"),
+            |invoice| {
+                (invoice.currency, invoice.amount_paid) = (currency("jpy"), 1);
+            },
+            "nothing: what was paid is less than one minor unit when it is converted",
+        ),
+        (
+            "converted beyond what can be counted",
+            Some("jpy"),
+            |invoice| invoice.amount_paid = i64::MAX,
+            "refused: too large",
+        ),
+        ("of a currency without rate", Some("eur"), |invoice| invoice.currency = currency("ars"), "needs rate ars"),
+        ("into a currency without rate", Some("ars"), |invoice| invoice.currency = currency("eur"), "needs rate ars"),
         ("nothing needs no rate", Some("eur"), |invoice| invoice.amount_paid = 0, "nothing: nothing was paid"),
         ("the lines do not matter", None, |invoice| invoice.lines = Lines::Truncated, "usd 2000"),
     ] {
@@ -447,7 +476,7 @@ fn money_grants_what_was_paid_in_its_currency() {
     }
     let mut truncated = invoice(Vec::new());
     truncated.lines = Lines::Truncated;
-    assert_eq!(told(of_invoice(&truncated, &catalogue(), &KnownPrices::new())), "needs lines");
+    assert_eq!(told(of_invoice(&truncated, PAID_AT, &catalogue(), &KnownPrices::new(), &[])), "needs lines");
 }
 
 #[test]
@@ -475,7 +504,7 @@ fn a_sale_without_invoice() {
 
 #[test]
 fn a_line_of_a_grant_names_its_price_where_there_is_only_one() {
-    let of = |lines: Vec<Line>| match of_invoice(&invoice(lines), &catalogue(), &KnownPrices::new()) {
+    let of = |lines: Vec<Line>| match of_invoice(&invoice(lines), PAID_AT, &catalogue(), &KnownPrices::new(), &[]) {
         Grant::Lines(mut lines) => lines.remove(0),
         other => panic!("{other:?}"),
     };
@@ -483,4 +512,19 @@ fn a_line_of_a_grant_names_its_price_where_there_is_only_one() {
     assert_eq!((one.price, one.credits_per_unit, one.amount), (Some(id("basic")), Some(100), 150));
     let two = of(vec![line("basic", 1), line("pack", 1)]);
     assert_eq!((two.price, two.credits_per_unit, two.amount), (None, None, 150));
+}
+
+#[test]
+fn a_converted_line_tells_where_it_comes_from() {
+    let of = |into: Option<&str>| {
+        let rates = [rate("usd", "1.0876")];
+        match of_invoice(&invoice(Vec::new()), PAID_AT, &by_money(into), &KnownPrices::new(), &rates) {
+            Grant::Lines(mut lines) => lines.remove(0).converted,
+            other => panic!("{other:?}"),
+        }
+    };
+    let rate = "0.91945568223611622".to_owned();
+    assert_eq!(of(Some("eur")), Some(Converted { amount: 2_000, currency: currency("usd"), rate, day: 9 }));
+    assert_eq!(of(Some("usd")), None, "nothing was converted");
+    assert_eq!(of(None), None);
 }
