@@ -36,7 +36,7 @@ pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
         Some(Err(error)) => problems.push(format!("[stripe] api_key: {error}")),
         Some(Ok(_)) => {}
         None => {
-            notes.push("no [stripe] api_key: nothing calls Stripe; long invoices and thin events stay pending".into());
+            notes.push("no [stripe] api_key: nothing calls Stripe; thin events, long invoices and checkouts without metadata stay pending".into());
         }
     }
     if config.jobs.fx.is_some()
