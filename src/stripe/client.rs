@@ -191,7 +191,8 @@ impl Client {
     /// Asks until there is an answer, or no hope of one.
     fn ask(&self, question: &Question<'_>) -> Result<Vec<u8>, ApiError> {
         if !url::is_path(question.path) {
-            return Err(ApiError::new(Kind::Rejected, question.path, "this is no path"));
+            let start = question.path.split(['?', '#']).next().unwrap_or_default();
+            return Err(ApiError::new(Kind::Rejected, start, "this is no path"));
         }
         let Inner { limits, budget, stop, pace, .. } = &*self.0;
         let stopped = || ApiError::new(Kind::Stopped, question.path, "billingd is being stopped");
