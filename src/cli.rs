@@ -6,9 +6,11 @@ mod audit;
 mod check;
 mod demo;
 mod events;
+mod import_ledger;
 mod init;
 mod output;
 mod post;
+mod repair;
 mod send;
 mod serve;
 mod tables;
@@ -93,6 +95,13 @@ enum Command {
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Take over an old credit table
+    #[command(after_help = "Examples:\n  billingd import-ledger old.csv            what it would do\n  \
+        billingd import-ledger old.csv --apply    do it")]
+    ImportLedger(import_ledger::Arguments),
+    /// Clean up what went wrong before
+    #[command(subcommand)]
+    Repair(repair::Command),
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -139,6 +148,8 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Events(command) => events::run(command, config, output),
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
+        Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
+        Command::Repair(command) => repair::run(command, config, output),
         Command::Verify => verify::run(config, output),
         Command::Send(arguments) => send::run(arguments, config, output),
         Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),

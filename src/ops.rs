@@ -4,5 +4,9 @@
 pub mod adjust;
 mod apply;
 mod facts;
+pub mod import_ledger;
 pub mod ingest;
+mod paid;
+pub mod repair;
+mod reverse;
 pub mod verify;

@@ -9,6 +9,7 @@ pub mod audit;
 pub mod error;
 pub mod events;
 pub mod findings;
+pub mod imports;
 pub mod invoices;
 pub mod ledger;
 pub mod migrations;

@@ -192,6 +192,30 @@ impl Fact {
         Self(format!("restore:{event}"))
     }
 
+    /// A row of an old credit table that has no other key, by its hash.
+    #[must_use]
+    pub fn import(hash: &str) -> Self {
+        Self(format!("import:{hash}"))
+    }
+
+    /// An entry is reversed, which happens once at most.
+    #[must_use]
+    pub fn reversal(entry: i64) -> Self {
+        Self(format!("reversal:{entry}"))
+    }
+
+    /// The key of an entry that stands in the books.
+    #[must_use]
+    pub fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Something that was paid has this key, so that its refunds find the grant.
+    #[must_use]
+    pub fn is_of_payment(&self) -> bool {
+        self.0.starts_with("grant:")
+    }
+
     /// The key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

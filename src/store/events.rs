@@ -13,6 +13,10 @@ use crate::store::StoreError;
 pub enum Source {
     /// Delivered and signed by Stripe.
     Webhook,
+    /// Fetched from Stripe's list of events.
+    Backfill,
+    /// Read from a file.
+    Import,
     /// A command of a person.
     Operator,
     /// A moment of the clock.
@@ -23,6 +27,8 @@ impl Source {
     fn as_str(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",
+            Self::Backfill => "backfill",
+            Self::Import => "import",
             Self::Operator => "operator",
             Self::Job => "job",
         }
@@ -30,6 +36,8 @@ impl Source {
 
     fn of(text: &str) -> Self {
         match text {
+            "backfill" => Self::Backfill,
+            "import" => Self::Import,
             "operator" => Self::Operator,
             "job" => Self::Job,
             _ => Self::Webhook,
