@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::ops::import_ledger::{self, Report, RowResult, Taken, Terms};
 
 use super::DONE;
-use super::output::{Output, Table, amount, or_dash, plain};
+use super::output::{Output, Table, amount, or_dash};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -70,7 +70,7 @@ fn render(report: &Report) -> String {
     let Report { imported, repeats, already_imported, empty, .. } = report;
     let mut text = format!("{}\n{}\n", rows.render("no rows"), balances.render("no balances"));
     text.push_str(&format!(
-        "{imported} imported, {repeats} repeats reversed, {already_imported} imported before, {empty} over 0\n"
+        "{imported} imported, {repeats} repeats reversed, {already_imported} imported before, {empty} of amount 0\n"
     ));
     if !report.applied && imported + repeats > 0 {
         text.push_str("nothing is changed yet; run the same with --apply\n");
@@ -80,13 +80,12 @@ fn render(report: &Report) -> String {
 
 fn result(row: &Taken) -> String {
     match (row.result, &row.repeats) {
-        (RowResult::RepeatReversed, Some(what)) => format!("repeat reversed: {}", plain(what)),
-        (RowResult::RepeatReversed, None) => "repeat reversed".into(),
+        (RowResult::RepeatReversed, what) => format!("reversed, repeats {}", or_dash(what.as_deref())),
         (RowResult::Imported, _) if row.corrected != 0 => {
-            format!("imported, {} for what is refunded", amount(row.corrected, &row.unit))
+            format!("imported, {} because of refunds", amount(row.corrected, &row.unit))
         }
         (RowResult::Imported, _) => "imported".into(),
         (RowResult::AlreadyImported, _) => "imported before".into(),
-        (RowResult::Empty, _) => "over 0: changes nothing".into(),
+        (RowResult::Empty, _) => "nothing to import".into(),
     }
 }

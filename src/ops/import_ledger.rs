@@ -78,7 +78,7 @@ pub struct Taken {
     pub result: RowResult,
     /// The key of its entry, if it made one now.
     pub fact: Option<String>,
-    /// What it repeats.
+    /// What it repeats: a fact, or the event of another row.
     pub repeats: Option<String>,
     /// What was taken back of it at once: all of a repeat, and what is known to be refunded of the rest.
     pub corrected: i64,
@@ -356,7 +356,7 @@ fn place(connection: &Connection, row: &Row) -> Result<Place, StoreError> {
         None => Place::First(paid),
         // A grant of several units has several rows.
         Some(grant) if imports::lacks_unit(connection, &grant, object, &row.unit)? => Place::Own,
-        Some(grant) => Place::Repeats(format!("{} of {grant}", paid.fact())),
+        Some(_) => Place::Repeats(paid.fact().to_string()),
     })
 }
 

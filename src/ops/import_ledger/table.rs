@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use csv::{ByteRecord, ReaderBuilder, Trim};
+use csv::{ByteRecord, Position, ReaderBuilder, Trim};
 use jiff::Timestamp;
 
 use crate::domain::event::UnixSeconds;
@@ -66,24 +66,31 @@ impl std::error::Error for BadTable {}
 /// [`BadTable`].
 pub fn read(table: &[u8]) -> Result<Vec<Row>, BadTable> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(table);
-    let columns = Columns::of(reader.byte_headers().map_err(|error| unreadable(&error))?)?;
+    let columns = Columns::of(reader.byte_headers().map_err(|error| unreadable(table, &error))?)?;
     let mut rows = Vec::new();
     for record in reader.byte_records() {
-        let record = record.map_err(|error| unreadable(&error))?;
-        rows.push(columns.row(&record)?);
+        let record = record.map_err(|error| unreadable(table, &error))?;
+        rows.push(columns.row(&record, line_of(table, record.position()))?);
     }
     Ok(rows)
 }
 
-fn unreadable(error: &csv::Error) -> BadTable {
-    let (line, problem) = match error.kind() {
-        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => (
-            pos.as_ref().map_or(1, csv::Position::line),
-            format!("it has {len} cells, the header has {expected_len}; is a quotation mark missing?"),
-        ),
-        _ => (error.position().map_or(1, csv::Position::line), error.to_string()),
+fn unreadable(table: &[u8], error: &csv::Error) -> BadTable {
+    let problem = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("it has {len} cells, the header has {expected_len}; is a quotation mark missing?")
+        }
+        _ => error.to_string(),
     };
-    BadTable { line, column: None, problem }
+    BadTable { line: line_of(table, error.position()), column: None, problem }
+}
+
+/// The line on which a row begins. The reader begins it where the row before has ended, with the blank lines between.
+fn line_of(table: &[u8], position: Option<&Position>) -> u64 {
+    let Some(position) = position else { return 1 };
+    let rest = usize::try_from(position.byte()).ok().and_then(|start| table.get(start..)).unwrap_or_default();
+    let blank = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).filter(|byte| **byte == b'\n');
+    position.line() + blank.map(|_| 1).sum::<u64>()
 }
 
 /// Where each column stands.
@@ -110,8 +117,7 @@ impl Columns {
         Ok(Self(places))
     }
 
-    fn row(&self, record: &ByteRecord) -> Result<Row, BadTable> {
-        let line = record.position().map_or(1, csv::Position::line);
+    fn row(&self, record: &ByteRecord, line: u64) -> Result<Row, BadTable> {
         let row = Cells { columns: self, record, line };
         Ok(Row {
             line,
