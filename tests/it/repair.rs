@@ -368,3 +368,15 @@ fn any_order_of_the_rows_ends_in_the_same_balances() {
         assert!(ends.iter().all(|end| *end == ends[0]), "{rows:#?}: {ends:#?}");
     }
 }
+
+#[test]
+fn two_repairs_at_once_reverse_once() {
+    let billing = spawn();
+    let rows: String = (0..40).map(|n| format!("cus_1,credits,10,evt_{n},pi_{},\n", n / 2)).collect();
+    import(&billing, &rows);
+    let reversed: usize = std::thread::scope(|scope| {
+        let repairs: Vec<_> = (0..4).map(|_| scope.spawn(|| repair(&billing).duplicates.len())).collect();
+        repairs.into_iter().map(|one| one.join().expect("a repair")).sum()
+    });
+    assert_eq!((reversed, billing.rows(BALANCES)), (20, vec!["cus_1|credits|200".to_owned()]));
+}
