@@ -192,10 +192,10 @@ impl Fact {
         Self(format!("restore:{event}"))
     }
 
-    /// A row of an old credit table that has no other key, by its hash.
+    /// A row of an old credit table that has no other key than its event, `import:HASH`.
     #[must_use]
-    pub fn import(hash: &str) -> Self {
-        Self(format!("import:{hash}"))
+    pub fn import(event: &EventId) -> Self {
+        Self(event.to_string())
     }
 
     /// An entry is reversed, which happens once at most.
@@ -208,12 +208,6 @@ impl Fact {
     #[must_use]
     pub fn stored(text: &str) -> Self {
         Self(text.into())
-    }
-
-    /// Something that was paid has this key, so that its refunds find the grant.
-    #[must_use]
-    pub fn is_of_payment(&self) -> bool {
-        self.0.starts_with("grant:")
     }
 
     /// The key as text.

@@ -57,7 +57,7 @@ pub struct Report {
     pub balances: Vec<Balance>,
 }
 
-/// What became of a row.
+/// A row, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Taken {
     /// Its line in the file.
@@ -265,7 +265,7 @@ impl Run<'_> {
         let place = place(connection, row)?;
         let fact = match &place {
             Place::First(paid) => paid.fact(),
-            Place::Own | Place::Repeats(_) => Fact::stored(event.as_str()),
+            Place::Own | Place::Repeats(_) => Fact::import(event),
         };
         let reason = match &place {
             Place::Repeats(what) => Some(format!("repeats {what}")),
@@ -320,7 +320,9 @@ impl Run<'_> {
     /// A row is history at once.
     fn reverse(&mut self, cause: Cause<'_>, fact: &Fact, what: &str) -> Result<(), StoreError> {
         let connection = self.books.connection;
-        let Some(held) = ledger::held(connection, fact.as_str())? else { return Ok(()) };
+        let lost =
+            || StoreError::Damaged { what: format!("{fact}"), problem: "it was posted, and is not there".into() };
+        let held = ledger::held(connection, fact.as_str())?.ok_or_else(lost)?;
         let event = event_id(&format!("{}:reversal", cause.event.id))?;
         let meta = EventMeta { id: &event, kind: "import.reversal", created: self.books.now / 1000, ..*cause.event };
         let why = format!("{} repeats {what}", cause.event.id);

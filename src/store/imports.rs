@@ -1,4 +1,6 @@
 //! Rows of old credit tables as they were told, and what they have in common with the rest of the books.
+//!
+//! CROSS JOIN makes SQLite begin with the rows, of which there are few, and not with the entries of an account.
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
@@ -61,7 +63,7 @@ pub fn of_same_source(
              UNION ALL
              SELECT event_id FROM (
                  SELECT r.event_id FROM imported_rows r
-                 JOIN ledger_entries e ON e.source_event_id = r.event_id
+                 CROSS JOIN ledger_entries e ON e.source_event_id = r.event_id
                  JOIN ledger_lines l ON l.entry_id = e.entry_id
                  WHERE r.source_event_id = :source AND r.source_object IS NULL AND e.account_id = :account
                    AND l.unit = :unit AND (l.amount > 0) = (:amount > 0)
@@ -86,18 +88,17 @@ pub struct Row {
     pub object: Option<String>,
 }
 
-/// All rows that gave something under a key of their own and stand, in the order of their entries.
+/// All rows that gave something under a key of their own and stand.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn with_own_key(connection: &Connection) -> Result<Vec<Row>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT e.fact, r.source_event_id, r.source_object
-         FROM imported_rows r JOIN ledger_entries e ON e.source_event_id = r.event_id
+         FROM imported_rows r CROSS JOIN ledger_entries e ON e.source_event_id = r.event_id
          WHERE e.fact GLOB 'import:*'
            AND EXISTS (SELECT 1 FROM ledger_lines l WHERE l.entry_id = e.entry_id AND l.amount > 0)
-           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = e.entry_id)
-         ORDER BY e.entry_id",
+           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = e.entry_id)",
     )?;
     let rows = statement.query_map([], |row| {
         Ok(Row { fact: row.get("fact")?, source_event: row.get("source_event_id")?, object: row.get("source_object")? })

@@ -167,7 +167,9 @@ fn names(are_meant: impl Fn(bool) -> bool) -> String {
 }
 
 fn amount(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_| format!("{text:?} is no whole number; write amounts as 100 or -30"))
+    // The least number has no opposite, so it could not be reversed.
+    let number = text.parse().ok().filter(|number| *number != i64::MIN);
+    number.ok_or_else(|| format!("{text:?} is no whole number that can be counted; write amounts as 100 or -30"))
 }
 
 fn time(text: &str) -> Result<UnixSeconds, String> {
@@ -244,6 +246,7 @@ mod tests {
             (b"account_id,amount,source_event_id\na,1.5,e\n", "line 2, column amount: \"1.5\" is no whole number"),
             (b"account_id,amount,source_event_id\na,,e\n", "line 2, column amount: it is empty"),
             (b"account_id,amount,source_event_id\na,9223372036854775808,e\n", "line 2, column amount: \"9223"),
+            (b"account_id,amount,source_event_id\na,-9223372036854775808,e\n", "line 2, column amount: \"-9223"),
             (b"account_id,amount,source_event_id\n ,1,e\n", "line 2, column account_id: it is empty"),
             (b"account_id,amount,source_event_id\na,1,\n", "line 2, column source_event_id: it is empty"),
             (b"account_id,amount,source_event_id\na,1,\xff\n", "line 2, column source_event_id: it is not UTF-8"),
