@@ -261,6 +261,7 @@ CREATE TABLE ledger_entries (
 ) STRICT;
 
 CREATE INDEX ledger_entries_account ON ledger_entries (account_id);
+CREATE UNIQUE INDEX ledger_entries_reverses ON ledger_entries (reverses) WHERE reverses IS NOT NULL;
 
 CREATE TABLE ledger_lines (
     entry_id          INTEGER NOT NULL REFERENCES ledger_entries (entry_id),
@@ -278,6 +279,16 @@ CREATE TABLE ledger_lines (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX ledger_lines_corrections ON ledger_lines (root, unit, amount) WHERE is_root = 0;
+
+-- What the rows of old credit tables told, one for each event `import:HASH`.
+CREATE TABLE imported_rows (
+    event_id        TEXT PRIMARY KEY REFERENCES events (event_id),
+    source_event_id TEXT NOT NULL,
+    source_object   TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX imported_rows_source ON imported_rows (source_event_id);
+CREATE INDEX imported_rows_object ON imported_rows (source_object) WHERE source_object IS NOT NULL;
 
 -- Kept equal to the sums of the lines by the one function that posts, proven by `billingd verify`.
 CREATE TABLE balances (

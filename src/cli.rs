@@ -7,9 +7,11 @@ mod check;
 mod demo;
 mod events;
 mod fx;
+mod import_ledger;
 mod init;
 mod output;
 mod post;
+mod repair;
 mod send;
 mod serve;
 mod tables;
@@ -97,6 +99,13 @@ enum Command {
     /// Exchange rates: what there is, and getting more
     #[command(subcommand)]
     Fx(fx::Command),
+    /// Take over an old credit table
+    #[command(after_help = "Examples:\n  billingd import-ledger old.csv            what it would do\n  \
+        billingd import-ledger old.csv --apply    do it")]
+    ImportLedger(import_ledger::Arguments),
+    /// Clean up what went wrong before
+    #[command(subcommand)]
+    Repair(repair::Command),
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -144,6 +153,8 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
         Command::Fx(command) => fx::run(command, config, output),
+        Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
+        Command::Repair(command) => repair::run(command, config, output),
         Command::Verify => verify::run(config, output),
         Command::Send(arguments) => send::run(arguments, config, output),
         Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),

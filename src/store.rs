@@ -12,6 +12,7 @@ pub mod error;
 pub mod events;
 pub mod findings;
 pub mod fx;
+pub mod imports;
 pub mod invoices;
 pub mod ledger;
 pub mod migrations;

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use crate::domain::decision::{Completion, Decision, Effect, Failure, Finding, Need, Outcome};
 use crate::domain::event::{Body, Event, PaymentRef, Price, Thin, UnixSeconds};
-use crate::domain::facts::{Facts, Reference, ReferenceStrength};
+use crate::domain::facts::{Facts, Reference, ReferenceStrength, Root};
 use crate::domain::grant::Refusal;
 use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};
 use crate::domain::policy::Policy;
@@ -82,6 +82,12 @@ fn decide_thin(event: &Event, thin: &Thin, facts: &Facts) -> Decision {
 #[must_use]
 pub fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: UnixSeconds) -> Completion {
     subscription::end_held_tier(id, facts, policy, now)
+}
+
+/// What follows at once for a grant that no event of Stripe's made: refunds and disputes may be known already.
+#[must_use]
+pub fn settle_grant(root: &Root) -> Vec<Effect> {
+    payment::settle_grant(root)
 }
 
 /// A completion in the making: its effects, and what they let others know.

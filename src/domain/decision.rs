@@ -192,6 +192,24 @@ impl Fact {
         Self(format!("restore:{event}"))
     }
 
+    /// A row of an old credit table that has no other key than its event, `import:HASH`.
+    #[must_use]
+    pub fn import(event: &EventId) -> Self {
+        Self(event.to_string())
+    }
+
+    /// An entry is reversed, which happens once at most.
+    #[must_use]
+    pub fn reversal(entry: i64) -> Self {
+        Self(format!("reversal:{entry}"))
+    }
+
+    /// The key of an entry that stands in the books.
+    #[must_use]
+    pub fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

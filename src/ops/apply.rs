@@ -32,8 +32,17 @@ pub(super) struct Cause<'a> {
 impl Books<'_> {
     /// Carries out effects in their order.
     pub(super) fn apply_all(&mut self, cause: Cause<'_>, effects: &[Effect]) -> Result<(), StoreError> {
-        // One event makes one entry; what else it leads to is posted under an event of its own.
-        let mut entries = 0;
+        self.apply_after(0, cause, effects)
+    }
+
+    /// Carries out effects of an event that has made so many entries already. One event makes one entry; what else it
+    /// leads to is posted under an event of its own.
+    pub(super) fn apply_after(
+        &mut self,
+        mut entries: usize,
+        cause: Cause<'_>,
+        effects: &[Effect],
+    ) -> Result<(), StoreError> {
         for effect in effects {
             match effect {
                 Effect::Grant(account, fact, lines) => {

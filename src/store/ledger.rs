@@ -43,14 +43,36 @@ pub struct Posted {
 /// # Errors
 /// [`StoreError::Sql`] (a constraint) when the fact or the event has an entry already, or a balance would not fit.
 pub fn post(connection: &Connection, entry: &Entry<'_>, lines: &[GrantLine]) -> Result<Vec<Posted>, StoreError> {
+    post_reversing(connection, entry, None, lines)
+}
+
+/// Writes an entry that reverses another one; see [`post`].
+///
+/// # Errors
+/// [`StoreError::Sql`], also when the other entry is reversed already.
+pub fn reverse(
+    connection: &Connection,
+    entry: &Entry<'_>,
+    reverses: i64,
+    lines: &[GrantLine],
+) -> Result<Vec<Posted>, StoreError> {
+    post_reversing(connection, entry, Some(reverses), lines)
+}
+
+fn post_reversing(
+    connection: &Connection,
+    entry: &Entry<'_>,
+    reverses: Option<i64>,
+    lines: &[GrantLine],
+) -> Result<Vec<Posted>, StoreError> {
     connection
         .prepare_cached(
-            "INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, created_at)
-             VALUES (:account, :kind, :fact, :source, :at)",
+            "INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, reverses, created_at)
+             VALUES (:account, :kind, :fact, :source, :reverses, :at)",
         )?
         .execute(named_params! {
             ":account": entry.account, ":kind": entry.kind, ":fact": entry.fact, ":source": entry.source,
-            ":at": entry.at,
+            ":reverses": reverses, ":at": entry.at,
         })?;
     let entry_id = connection.last_insert_rowid();
     lines.iter().map(|line| post_line(connection, entry_id, entry, line)).collect()
@@ -122,6 +144,68 @@ pub fn standing(connection: &Connection, fact: &Fact) -> Result<Option<Standing>
             })
         })
         .optional()?)
+}
+
+/// An entry that gives or spends, with what was taken back of it since.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Held {
+    /// Its number.
+    pub entry_id: i64,
+    /// Whose books.
+    pub account_id: String,
+    /// `grant`, `import` and so on.
+    pub kind: String,
+    /// The unique key of the effect.
+    pub fact: String,
+    /// The event that has this effect.
+    pub source_event_id: String,
+    /// What it posted, and what still stands of that; each unit by itself.
+    pub units: Vec<UnitHeld>,
+}
+
+/// One unit of an entry.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct UnitHeld {
+    /// The unit.
+    pub unit: String,
+    /// What was posted.
+    pub amount: i64,
+    /// What was posted, less what was taken back.
+    pub standing: i64,
+}
+
+/// The entry of a fact, unless it is reversed.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn held(connection: &Connection, fact: &str) -> Result<Option<Held>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.entry_id, e.account_id, e.kind, e.fact, e.source_event_id, l.unit, l.amount,
+                l.amount + (SELECT coalesce(sum(c.amount), 0) FROM ledger_lines c
+                            WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS standing
+         FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
+         WHERE e.fact = :fact AND NOT EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = e.entry_id)
+         ORDER BY l.unit",
+    )?;
+    let mut rows = statement.query(named_params! { ":fact": fact })?;
+    let mut held: Option<Held> = None;
+    while let Some(row) = rows.next()? {
+        let unit = UnitHeld { unit: row.get("unit")?, amount: row.get("amount")?, standing: row.get("standing")? };
+        match &mut held {
+            Some(held) => held.units.push(unit),
+            None => {
+                held = Some(Held {
+                    entry_id: row.get("entry_id")?,
+                    account_id: row.get("account_id")?,
+                    kind: row.get("kind")?,
+                    fact: row.get("fact")?,
+                    source_event_id: row.get("source_event_id")?,
+                    units: vec![unit],
+                });
+            }
+        }
+    }
+    Ok(held)
 }
 
 /// The event that granted a fact.

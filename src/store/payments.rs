@@ -344,19 +344,21 @@ pub fn checkout_root(connection: &Connection, checkout: &CheckoutId) -> Result<R
     Ok(Root { fact, decided, amount_paid, currency, payments })
 }
 
-/// The grant of a fact with what was taken back of it.
+/// The grant of a fact with what was taken back of it. One that is reversed has no units left that could be corrected.
 fn granted(connection: &Connection, fact: &Fact) -> Result<Option<Granted>, StoreError> {
     let sql = "SELECT e.account_id, l.unit, l.amount,
                       (SELECT -coalesce(sum(c.amount), 0) FROM ledger_lines c
-                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit) AS taken
+                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit) AS taken,
+                      EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = e.entry_id) AS is_reversed
                FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
                WHERE e.fact = :fact AND l.amount > 0 ORDER BY l.unit";
-    let rows: Vec<(AccountId, UnitGranted)> = select(connection, sql, named_params! { ":fact": fact }, |row| {
-        let unit = UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
-        Ok((row.get("account_id")?, unit))
-    })?;
+    let rows: Vec<(AccountId, Option<UnitGranted>)> =
+        select(connection, sql, named_params! { ":fact": fact }, |row| {
+            let unit = UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
+            Ok((row.get("account_id")?, (!row.get::<_, bool>("is_reversed")?).then_some(unit)))
+        })?;
     let account = rows.first().map(|(account, _)| account.clone());
-    Ok(account.map(|account| Granted { account, units: rows.into_iter().map(|(_, unit)| unit).collect() }))
+    Ok(account.map(|account| Granted { account, units: rows.into_iter().filter_map(|(_, unit)| unit).collect() }))
 }
 
 fn select<T>(

@@ -45,3 +45,9 @@ id_column!(
     SubscriptionId
 );
 text_column!(Fact, Outcome);
+
+impl FromSql for Fact {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Self::stored(value.as_str()?))
+    }
+}

@@ -52,6 +52,22 @@ const PROOFS: &[Proof] = &[
               GROUP BY source_event_id HAVING count(*) > 1",
     },
     Proof {
+        name: "nothing stands of what is reversed",
+        sql: "SELECT 'entry ' || r.entry_id || ' of ' || r.account_id || ' reverses entry ' || r.reverses || ' of '
+                     || e.account_id
+              FROM ledger_entries r JOIN ledger_entries e ON e.entry_id = r.reverses
+              WHERE r.account_id <> e.account_id
+              UNION ALL
+              SELECT 'entry ' || entry_id || ' is reversed, and ' || standing || ' ' || unit || ' stand of it'
+              FROM (SELECT e.entry_id, l.unit,
+                           l.amount + (SELECT coalesce(sum(c.amount), 0) FROM ledger_lines c
+                                       WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS standing
+                    FROM ledger_entries r
+                    JOIN ledger_entries e ON e.entry_id = r.reverses
+                    JOIN ledger_lines l ON l.entry_id = e.entry_id)
+              WHERE standing <> 0",
+    },
+    Proof {
         name: "every account's tier is the one of its last change",
         sql:
             "SELECT 'account ' || a.account_id || ' is on ' || coalesce(a.tier, 'no tier') || ', its last change says '

@@ -190,6 +190,91 @@ fn send_posts_files_byte_for_byte_and_tells_what_was_refused() {
     check(&serving.run(&["send", "invoice.eaten"]), 1, &["neither a file nor a type", "invoice.paid"]);
 }
 
+/// What a command prints, with one word for each hash of a row.
+fn transcript(ran: &Ran) -> String {
+    let mut text = String::new();
+    let mut rest = ran.out.as_str();
+    while let Some((before, after)) = rest.split_once("import:") {
+        text.push_str(before);
+        text.push_str("import:HASH");
+        rest = after.trim_start_matches(|one: char| one.is_ascii_hexdigit());
+    }
+    text + rest
+}
+
+#[test]
+fn an_old_table_is_shown_taken_over_and_cleaned_up() {
+    let serving = Serving::start();
+    let table = "account_id,amount,source_event_id,source_object\n\
+                 cus_A,100,evt_a,in_3\ncus_A,100,evt_b,in_3\ncus_A,-150,use_1,use_1\n\
+                 cus_B,40,evt_c,pi_7\ncus_B,40,evt_d,pi_7\n";
+    std::fs::write(serving.path().join("old.csv"), table).unwrap();
+    let rows = "\
+LINE  ACCOUNT        AMOUNT  SOURCE EVENT  OBJECT  RESULT                                FACT
+   2  cus_A     100 credits  evt_a         in_3    imported                              grant:invoice:in_3
+   3  cus_A     100 credits  evt_b         in_3    reversed, repeats grant:invoice:in_3  import:HASH
+   4  cus_A    -150 credits  use_1         use_1   imported                              import:HASH
+   5  cus_B      40 credits  evt_c         pi_7    imported                              import:HASH
+   6  cus_B      40 credits  evt_d         pi_7    imported                              import:HASH
+
+ACCOUNT     BEFORE        ROWS      REVERSED        AFTER
+cus_A    0 credits  50 credits  -100 credits  -50 credits
+cus_B    0 credits  80 credits     0 credits   80 credits
+
+4 imported, 1 repeats reversed, 0 imported before, 0 of amount 0
+";
+    let dry = serving.run(&["import-ledger", "old.csv"]);
+    assert_eq!(transcript(&dry), format!("{rows}nothing is changed yet; run the same with --apply\n"));
+    assert_eq!((dry.status, dry.err.as_str()), (0, ""));
+    check(&serving.run(&["accounts", "list"]), 0, &["no accounts"]);
+    let done = serving.run(&["import-ledger", "old.csv", "--apply", "--as", "alice"]);
+    assert_eq!((done.status, transcript(&done)), (0, rows.into()));
+    let again = serving.run(&["import-ledger", "old.csv", "--apply", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&again.out).unwrap();
+    assert_eq!((again.status, &report["already_imported"], &report["imported"]), (0, &5.into(), &0.into()));
+    assert_eq!(report["rows"][1]["result"], "already_imported");
+
+    let duplicates = "\
+PAID                     STAYS                REVERSED             ACCOUNT       AMOUNT  BY EVENT
+payment pi_7 in credits  entry 5 import:HASH  entry 6 import:HASH  cus_B    -40 credits  op_reversal:6
+
+ACCOUNT      BEFORE       AFTER
+cus_B    80 credits  40 credits
+
+";
+    let columns = |ran: &Ran| {
+        // The width of a hash is not that of its word.
+        transcript(ran)
+            .replace("STAYS                                            ", "STAYS                ")
+            .replace("REVERSED                                         ", "REVERSED             ")
+    };
+    let dry = serving.run(&["repair", "duplicates"]);
+    let told = "1 to reverse; nothing is changed yet, run the same with --apply\n";
+    assert_eq!((dry.status, columns(&dry)), (3, format!("{duplicates}{told}")));
+    let done = serving.run(&["repair", "duplicates", "--apply", "--as", "alice"]);
+    assert_eq!((done.status, columns(&done)), (0, format!("{duplicates}1 reversed\n")));
+    let none = serving.run(&["repair", "duplicates"]);
+    assert_eq!((none.status, none.out.as_str()), (0, "nothing was granted twice\n"));
+    check(&serving.run(&["verify"]), 0, &["ok       nothing stands of what is reversed", "the books are whole"]);
+    check(&serving.run(&["audit", "list"]), 0, &["operator:alice", "reversal"]);
+}
+
+#[test]
+fn a_table_with_an_error_changes_nothing() {
+    let serving = Serving::start();
+    let import = |table: &str| {
+        std::fs::write(serving.path().join("old.csv"), table).unwrap();
+        serving.run(&["import-ledger", "old.csv", "--apply"])
+    };
+    let bad = import("account_id,amount,source_event_id\ncus_A,100,evt_a\ncus_A,ten,evt_b\n");
+    check(&bad, 1, &["old.csv: line 3, column amount: \"ten\" is no whole number", "nothing is imported"]);
+    check(&import("account,credits\n"), 1, &["line 1: there is no column \"account\""]);
+    check(&serving.run(&["import-ledger", "no-such-file"]), 1, &["no-such-file: "]);
+    check(&serving.run(&["import-ledger"]), 2, &["FILE"]);
+    check(&serving.run(&["accounts", "list"]), 0, &["no accounts"]);
+    check(&import("account_id,amount,source_event_id\n"), 0, &["no rows", "0 imported"]);
+}
+
 #[test]
 fn send_stays_on_this_machine_and_away_from_live_books() {
     let folder = tempfile::tempdir().unwrap();

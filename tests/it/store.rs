@@ -282,6 +282,18 @@ fn verify_finds_what_does_not_add_up() {
           CREATE TRIGGER ledger_lines_delete BEFORE DELETE ON ledger_lines\nBEGIN SELECT RAISE(ABORT, 'ledger_lines is append-only: post a reversing entry'); END",
             "entry 1 has no lines",
         ),
+        (
+            "PRAGMA foreign_keys = OFF; \
+             INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, reverses, created_at) \
+             VALUES ('cus_1', 'reversal', 'reversal:1', 'evt_x', 1, 0)",
+            "entry 1 is reversed, and 2000 usd stand of it",
+        ),
+        (
+            "PRAGMA foreign_keys = OFF; \
+             INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, reverses, created_at) \
+             VALUES ('cus_2', 'reversal', 'reversal:1', 'evt_x', 1, 0)",
+            "entry 4 of cus_2 reverses entry 1 of cus_1",
+        ),
         ("PRAGMA foreign_keys = OFF; DELETE FROM events WHERE event_id = 'evt_2'", "a row of"),
     ] {
         let mut billing = written();

@@ -315,5 +315,10 @@ pub(super) fn corrections_after_grant(
     correct(&root, &root.payments).unwrap_or_default()
 }
 
+/// A grant stands that these payments did not know of.
+pub(super) fn settle_grant(root: &Root) -> Vec<Effect> {
+    correct(root, &root.payments).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests;

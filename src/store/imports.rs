@@ -1,0 +1,140 @@
+//! Rows of old credit tables as they were told, and what they have in common with the rest of the books.
+//!
+//! CROSS JOIN makes SQLite begin with the rows, of which there are few, and not with the entries of an account.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+
+use crate::domain::ids::{AccountId, EventId};
+use crate::store::StoreError;
+
+/// Remembers what a row told of its origin.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn remember(
+    connection: &Connection,
+    event: &EventId,
+    source_event: &str,
+    source_object: Option<&str>,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO imported_rows (event_id, source_event_id, source_object)
+             VALUES (:event, :source_event, :source_object)",
+        )?
+        .execute(named_params! {
+            ":event": event, ":source_event": source_event, ":source_object": source_object,
+        })?;
+    Ok(())
+}
+
+/// Whether `grant`, the event of a grant, was a row of a table, and no row about this object has given this unit yet.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn lacks_unit(connection: &Connection, grant: &EventId, object: &str, unit: &str) -> Result<bool, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM imported_rows WHERE event_id = :grant)
+                AND NOT EXISTS (SELECT 1 FROM imported_rows r
+                                JOIN ledger_entries e ON e.source_event_id = r.event_id
+                                JOIN ledger_lines l ON l.entry_id = e.entry_id
+                                WHERE r.source_object = :object AND l.unit = :unit AND l.amount > 0)",
+        )?
+        .query_row(named_params! { ":grant": grant, ":object": object, ":unit": unit }, |row| row.get(0))?)
+}
+
+/// The event that had the effect of a row without an object before: a row of the same source event, account, unit and
+/// direction, or the source event itself.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn of_same_source(
+    connection: &Connection,
+    source_event: &str,
+    account: &AccountId,
+    unit: &str,
+    amount: i64,
+) -> Result<Option<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT e.source_event_id FROM ledger_entries e
+             WHERE e.source_event_id = :source AND e.kind = 'grant' AND :amount > 0
+             UNION ALL
+             SELECT event_id FROM (
+                 SELECT r.event_id FROM imported_rows r
+                 CROSS JOIN ledger_entries e ON e.source_event_id = r.event_id
+                 JOIN ledger_lines l ON l.entry_id = e.entry_id
+                 WHERE r.source_event_id = :source AND r.source_object IS NULL AND e.account_id = :account
+                   AND l.unit = :unit AND (l.amount > 0) = (:amount > 0)
+                 ORDER BY e.entry_id)
+             LIMIT 1",
+        )?
+        .query_row(
+            named_params! { ":source": source_event, ":account": account, ":unit": unit, ":amount": amount },
+            |row| row.get("source_event_id"),
+        )
+        .optional()?)
+}
+
+/// A row that gave something under a key of its own, and was not reversed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The key of its entry.
+    pub fact: String,
+    /// The event that it says it comes from.
+    pub source_event: String,
+    /// What it says it was given for.
+    pub object: Option<String>,
+}
+
+/// All rows that gave something under a key of their own and stand.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn with_own_key(connection: &Connection) -> Result<Vec<Row>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.fact, r.source_event_id, r.source_object
+         FROM imported_rows r CROSS JOIN ledger_entries e ON e.source_event_id = r.event_id
+         WHERE e.fact GLOB 'import:*'
+           AND EXISTS (SELECT 1 FROM ledger_lines l WHERE l.entry_id = e.entry_id AND l.amount > 0)
+           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = e.entry_id)",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok(Row { fact: row.get("fact")?, source_event: row.get("source_event_id")?, object: row.get("source_object")? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The object of an event that the books know.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn object_of(connection: &Connection, event: &str) -> Result<Option<String>, StoreError> {
+    let object: Option<Option<String>> = connection
+        .prepare_cached("SELECT object_id FROM events WHERE event_id = :event")?
+        .query_row(named_params! { ":event": event }, |row| row.get("object_id"))
+        .optional()?;
+    Ok(object.flatten())
+}
+
+/// Invoices and checkouts that one payment paid and that both have granted, and neither is reversed.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn granted_as_both(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT p.invoice_id, c.checkout_id
+         FROM checkouts c
+         JOIN invoice_payments p
+           ON p.payment_id = c.payment_intent
+           OR p.payment_id IN (SELECT n.charge_id FROM payment_names n WHERE n.payment_intent = c.payment_intent)
+         JOIN ledger_entries i ON i.fact = 'grant:invoice:' || p.invoice_id
+         JOIN ledger_entries s ON s.fact = 'grant:checkout:' || c.checkout_id
+         WHERE NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = i.entry_id)
+           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = s.entry_id)
+         ORDER BY 1, 2",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get("invoice_id")?, row.get("checkout_id")?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
