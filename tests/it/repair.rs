@@ -176,13 +176,13 @@ fn an_import_after_the_webhook_is_history_only() {
     let billing = spawn();
     sends(&billing, &invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2000), "200 completed applied");
     // By its object, and by its event; a row that takes is no repeat of what gave.
-    let rows =
-        "cus_1,usd,2000,evt_a,in_1,\ncus_1,credits,100,evt_b,in_1,\ncus_1,usd,2000,evt_1,,\ncus_1,usd,-9,evt_1,,\n";
+    let rows = "cus_1,usd,2000,evt_a,in_1,\ncus_1,credits,100,evt_b,in_1,\ncus_1,usd,2000,evt_1,,\n\
+                cus_1,usd,-9,evt_1,,\ncus_1,usd,-500,evt_c,in_1,\n";
     let report = import(&billing, rows);
-    assert_eq!((report.repeats, report.imported), (3, 1));
+    assert_eq!((report.repeats, report.imported), (3, 2));
     assert_eq!(report.rows[0].repeats.as_deref(), Some("grant:invoice:in_1"));
     assert_eq!(report.rows[2].repeats.as_deref(), Some("evt_1"));
-    assert_eq!(billing.rows(BALANCES), ["cus_1|credits|0", "cus_1|usd|1991"]);
+    assert_eq!(billing.rows(BALANCES), ["cus_1|credits|0", "cus_1|usd|1491"]);
     assert_eq!(repair(&billing).duplicates, []);
 }
 
