@@ -3,7 +3,6 @@
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -102,7 +101,7 @@ impl Service {
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
             request_timeout: config.server.request_timeout,
-            folder: folder_of(&path),
+            folder: open::folder_of(&path).to_owned(),
             clock: surroundings.clock,
         });
         let grace = config.server.shutdown_grace;
@@ -152,13 +151,6 @@ impl Service {
 #[must_use]
 pub fn binding(config: &Config) -> Binding {
     Binding { livemode: config.stripe.livemode, connected_account: config.stripe.connected_account.clone() }
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
 }
 
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {

@@ -3,6 +3,10 @@
 
 pub mod adjust;
 mod apply;
+pub mod backup;
 mod facts;
 pub mod ingest;
+pub mod restore;
+pub mod retain;
+pub mod stop;
 pub mod verify;

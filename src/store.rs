@@ -6,11 +6,13 @@
 
 pub mod accounts;
 pub mod audit;
+pub mod backup;
 pub mod desk;
 pub mod error;
 pub mod events;
 pub mod findings;
 pub mod invoices;
+pub mod jobs;
 pub mod ledger;
 pub mod migrations;
 pub mod open;
@@ -18,6 +20,8 @@ pub mod payload;
 pub mod payments;
 pub mod prices;
 pub mod reader;
+pub mod restore;
+pub mod retention;
 pub mod savepoint;
 pub mod subscriptions;
 mod types;

@@ -218,32 +218,32 @@ fn verify_finds_the_first_broken_link_of_the_chain() {
         (
             "audit_log_update",
             "UPDATE audit_log SET detail = replace(detail, '2000', '1000') WHERE seq = 2",
-            "2 is the first broken link: its content was changed",
+            "2 is the first broken link: hash: the content was changed",
         ),
         (
             "audit_log_update",
             "UPDATE audit_log SET subject = 'cus_9' WHERE seq = 1",
-            "1 is the first broken link: its content was changed",
+            "1 is the first broken link: hash: the content was changed",
         ),
         (
             "audit_log_update",
             "UPDATE audit_log SET event_id = NULL WHERE seq >= 2",
-            "2 is the first broken link: its content was changed",
+            "2 is the first broken link: hash: the content was changed",
         ),
         (
             "audit_log_update",
             "UPDATE audit_log SET prev_hash = zeroblob(32) WHERE seq = 3",
-            "3 is the first broken link: it does not follow the row before it",
+            "3 is the first broken link: prev_hash: it is not the hash of the row before it",
         ),
         (
             "audit_log_delete",
             "DELETE FROM audit_log WHERE seq = 2",
-            "3 is the first broken link: a row before it is missing",
+            "3 is the first broken link: seq: a row before it is missing",
         ),
         (
             "audit_log_delete",
             "DELETE FROM audit_log WHERE seq = 1",
-            "2 is the first broken link: a row before it is missing",
+            "2 is the first broken link: seq: a row before it is missing",
         ),
     ] {
         let mut billing = written();
