@@ -1,4 +1,4 @@
-//! The composition root: config → store → writer → listener, in this order, and back in the other one.
+//! The composition root: config → store → writer → jobs → listener, in this order, and back in the other one.
 //!
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
@@ -15,7 +15,9 @@ use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
+use crate::jobs::{self, Jobs};
 use crate::ops::ingest::{Duplicates, Ingest};
+use crate::store;
 use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
@@ -28,7 +30,7 @@ const WORKERS: usize = 2;
 /// Connections that look up repeats: one for each worker, and one for whoever comes beside them.
 const READERS: u32 = 3;
 
-/// How often to look whether the writer has ended.
+/// How often to look whether a thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The name under which a database keeps the digest of its server's catalogue.
@@ -63,6 +65,7 @@ impl Default for Surroundings {
 pub struct Service {
     address: SocketAddr,
     handle: ServerHandle,
+    jobs: Jobs,
     writer: JoinHandle<()>,
     grace: Duration,
 }
@@ -81,6 +84,7 @@ impl Service {
         let database = open::server(&path, &binding(config))?;
         payload::keep_dictionary(database.connection())?;
         open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
+        let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
         let ingest = Ingest::new(policy, config.accounts.metadata_key.clone(), duplicates.clone());
@@ -104,9 +108,17 @@ impl Service {
             folder: open::folder_of(&path).to_owned(),
             clock: surroundings.clock,
         });
+        let jobs = Jobs::start(
+            jobs::table(config),
+            public.writer.clone(),
+            Reader::open(&path, 1)?,
+            surroundings.clock,
+            jobs_since,
+        )
+        .context("the thread of the jobs cannot be started")?;
         let grace = config.server.shutdown_grace;
         let server = http::serve_public(public, listener, WORKERS, grace)?;
-        let service = Self { address, handle: server.handle(), writer: thread, grace };
+        let service = Self { address, handle: server.handle(), jobs, writer: thread, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
@@ -130,21 +142,38 @@ impl Service {
         self.handle.clone()
     }
 
-    /// Waits for the writer, once the listener has ended: what was taken is on disk when this returns.
+    /// Has the jobs write a backup now. False: one is being written already.
+    pub fn ask_for_backup(&self) -> bool {
+        self.jobs.ask(jobs::BACKUP)
+    }
+
+    /// Tells the jobs to end; the listener may still serve.
+    pub fn stop_jobs(&self) {
+        self.jobs.stop();
+    }
+
+    /// Waits for the jobs and the writer, once the listener has ended: what was taken is on disk when this returns.
     ///
     /// # Errors
-    /// When the writer does not end in time; nothing that was answered is lost.
+    /// When one of them does not end in time; nothing that was answered is lost.
     pub async fn drain(self) -> anyhow::Result<()> {
+        self.jobs.stop();
         let deadline = Instant::now() + self.grace;
-        // Not joined before it has ended: nobody could stop waiting then.
-        while !self.writer.is_finished() {
-            if Instant::now() > deadline {
-                anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost");
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-        self.writer.join().map_err(|_| anyhow::anyhow!("the writer ended badly; run `billingd verify`"))
+        // The jobs hold a handle of the writer, so they go first.
+        join("the running job", self.jobs.into_thread(), deadline).await?;
+        join("the writer", self.writer, deadline).await
     }
+}
+
+async fn join(who: &str, thread: JoinHandle<()>, deadline: Instant) -> anyhow::Result<()> {
+    // Not joined before it has ended: nobody could stop waiting then.
+    while !thread.is_finished() {
+        if Instant::now() > deadline {
+            anyhow::bail!("{who} did not end within shutdown_grace; nothing that was answered is lost");
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    thread.join().map_err(|_| anyhow::anyhow!("{who} ended badly; run `billingd verify`"))
 }
 
 /// Which books the config is about.
