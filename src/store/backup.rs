@@ -29,7 +29,8 @@ pub const PARTIAL: &str = ".partial";
 /// Writes a copy of `database`, has it checked, and puts it at `target`, all of it or nothing.
 ///
 /// # Errors
-/// What `check` says of the copy; [`StoreError::Unusable`] when `target` is not a former backup, or there is no room.
+/// What `check` says of the copy; [`StoreError::Unusable`] when `target` is not a former backup, when there is no room,
+/// or when it was stopped.
 pub fn write<T>(
     database: &Path,
     target: &Path,
@@ -40,17 +41,31 @@ pub fn write<T>(
     refuse_to_overwrite(target)?;
     require_room(database, target)?;
     let copy = create(database, target)?;
+    // What was stopped ends with an error of SQLite's, or is done just before it looks.
+    let or_stopped = |error| if is_stopped() { cut_short(target) } else { error };
     interruptible(&source, is_stopped.clone())?;
-    source.execute("VACUUM INTO :copy", named_params! { ":copy": text(copy.path())? })?;
+    vacuum_into(&source, copy.path()).map_err(or_stopped)?;
     sync(copy.path())?;
     let alone = open::for_reading(copy.path())?;
-    interruptible(&alone, is_stopped)?;
-    let checked = check(&alone)?;
+    interruptible(&alone, is_stopped.clone())?;
+    let checked = check(&alone).map_err(or_stopped)?;
     drop(alone);
-    let told = |error: tempfile::PersistError| trouble(target, "cannot be written", &error.error);
-    copy.persist(target).map_err(told)?;
+    if is_stopped() {
+        return Err(cut_short(target));
+    }
+    copy.persist(target).map_err(|error| trouble(target, "cannot be written", &error.error))?;
     sync(open::folder_of(target))?;
     Ok(checked)
+}
+
+fn vacuum_into(source: &Connection, copy: &Path) -> Result<(), StoreError> {
+    let copy = copy.to_str().ok_or_else(|| StoreError::unusable(copy, "is no UTF-8; give another name"))?;
+    source.execute("VACUUM INTO :copy", named_params! { ":copy": copy })?;
+    Ok(())
+}
+
+fn cut_short(target: &Path) -> StoreError {
+    StoreError::unusable(target, "was not written: the backup was cut short")
 }
 
 /// Keeps a database as it is before its schema changes; returns where. One file for each schema: what an earlier,
@@ -121,10 +136,6 @@ fn create(database: &Path, target: &Path) -> Result<NamedTempFile, StoreError> {
         .permissions(Permissions::from_mode(mode))
         .tempfile_in(open::folder_of(target))
         .map_err(|error| trouble(open::folder_of(target), "cannot be written to", &error))
-}
-
-fn text(path: &Path) -> Result<&str, StoreError> {
-    path.to_str().ok_or_else(|| StoreError::unusable(path, "is no UTF-8; give another name"))
 }
 
 /// Has the disk hold what was written to a file, or which files a folder holds.

@@ -13,6 +13,7 @@ mod fixtures;
 mod harness;
 mod http;
 mod incident;
+mod keep;
 mod model;
 mod order_free;
 mod samples;
