@@ -77,7 +77,10 @@ fn measure(name: &str, by: By, books: &Path, payloads: u64, quiet: Duration) {
     let took = std::thread::scope(|scope| {
         let (load, seen, server) = (&load, &seen, &server);
         for client in 0..CLIENTS {
-            scope.spawn(move || seen.lock().expect("a list").extend(load.send(server, client)));
+            scope.spawn(move || {
+                let sent = load.send(server, client);
+                seen.lock().expect("a list").extend(sent);
+            });
         }
         let began = Instant::now();
         if matches!(by, By::Command) {
