@@ -18,32 +18,25 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
-use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
 use billingd::ops::verify;
-use billingd::store::events::Source;
-use billingd::store::open::{self, Binding};
-use billingd::store::payload::Payload;
 use billingd::store::reader::Reader;
-use billingd::store::writer::Batch as _;
-use billingd::stripe::wire;
-use billingd::{app, config};
 
 #[path = "support/load.rs"]
 mod load;
+#[path = "support/prefill.rs"]
+mod prefill;
 #[path = "support/server.rs"]
 mod server;
 mod support;
 
 use load::{Requests, Seen};
+use prefill::prefill;
 use server::{Role, Server};
 use support::Events;
 
 const CONNECTIONS: u32 = 64;
-
-const METADATA_KEY: &str = "account_id";
 
 /// More events than the fastest server takes in a second; they must not run out.
 const EVENTS_PER_SECOND_MAX: u64 = 60_000;
@@ -198,7 +191,7 @@ impl Bench {
         let stored = self.effort.prefilled;
         println!("\n## {stored} events stored already");
         let full = self.folder("full");
-        prefill(&full, stored);
+        prefill(&full, stored, billingd::clock::now());
         let mut variants = vec![
             variant("prefilled", Server::start(Role::Books, &full, None)),
             variant("empty", Server::start(Role::Books, &self.folder("empty"), None)),
@@ -261,37 +254,6 @@ impl Bench {
 fn variant(name: &'static str, server: Server) -> Variant {
     // Only a server that stores nothing may get an event twice.
     Variant { name, server, repeats: name == "bare", seen: Vec::new() }
-}
-
-/// Stores so many events by billingd's own code, in large transactions that are not flushed.
-fn prefill(folder: &Path, count: u64) {
-    const BATCH: u64 = 10_000;
-    let policy = app::policy(&config(folder)).expect("a policy");
-    let mut ingest = Ingest::new(Arc::new(policy), METADATA_KEY.to_owned(), Duplicates::default());
-    let binding = Binding { livemode: false, connected_account: None };
-    let server = open::server(&folder.join("books.db"), &binding).expect("a database");
-    let connection = server.connection();
-    connection.execute_batch("PRAGMA synchronous = OFF").expect("a pragma");
-    let events = Events::of(1_000);
-    let now = billingd::clock::now();
-    for first in (0..count).step_by(usize::try_from(BATCH).expect("a batch")) {
-        let deliveries = (first..count.min(first + BATCH)).map(|number| {
-            let body = events.body(number);
-            Delivery {
-                event: wire::read(body.as_bytes(), METADATA_KEY).expect("an event"),
-                payload: Some(Payload::pack(body.as_bytes()).expect("a payload")),
-                source: Source::Webhook,
-                received: now,
-            }
-        });
-        let transaction = connection.unchecked_transaction().expect("a transaction");
-        ingest.run(&transaction, deliveries.collect(), now).expect("a run");
-        transaction.commit().expect("a commit");
-    }
-}
-
-fn config(folder: &Path) -> config::Config {
-    config::load(Some(&server::write_config(folder, 0)), std::iter::empty()).expect("a config")
 }
 
 /// Every 200 is a row of the books, and the books are in order.

@@ -22,6 +22,7 @@ CREATE TABLE events (
     duplicates      INTEGER NOT NULL DEFAULT 0,
     late_duplicates INTEGER NOT NULL DEFAULT 0,
     dead_letter     INTEGER NOT NULL DEFAULT 0 CHECK (dead_letter IN (0, 1)),
+    dismissed       INTEGER NOT NULL DEFAULT 0 CHECK (dismissed IN (0, 1)),
     api_version     TEXT,
     livemode        INTEGER NOT NULL CHECK (livemode IN (0, 1)),
     stripe_account  TEXT,
@@ -41,6 +42,8 @@ CREATE TABLE events (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX events_open ON events (status, received_at) WHERE status <> 'completed';
+-- What retention may let go one day.
+CREATE INDEX events_ignored ON events (received_at) WHERE outcome = 'ignored' AND dismissed = 0;
 CREATE INDEX events_woken ON events (created_at, event_id) WHERE woken = 1;
 
 -- What an event that is not completed waits for, one row each; any of them wakes it.
@@ -344,9 +347,19 @@ CREATE TABLE job_runs (
     run_id      INTEGER PRIMARY KEY,
     job         TEXT NOT NULL,
     started_at  INTEGER NOT NULL,
-    finished_at INTEGER,
+    finished_at INTEGER,                -- NULL: it runs, or its server ended in the middle
+    succeeded   INTEGER NOT NULL DEFAULT 0 CHECK (succeeded IN (0, 1)),
     result      TEXT
 ) STRICT;
+
+-- Without these, each event that retention deletes would be looked for in the whole of every table that may name it.
+CREATE INDEX tier_changes_source ON tier_changes (source_event_id);
+CREATE INDEX invoices_source ON invoices (source_event_id);
+CREATE INDEX checkouts_source ON checkouts (source_event_id);
+CREATE INDEX payments_source ON payments (source_event_id);
+CREATE INDEX refunds_source ON refunds (source_event_id);
+CREATE INDEX disputes_source ON disputes (source_event_id);
+CREATE INDEX subscriptions_source ON subscriptions (source_event_id);
 
 -- What is written here stays. A correction is a reversing entry.
 CREATE TRIGGER ledger_entries_update BEFORE UPDATE ON ledger_entries

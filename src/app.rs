@@ -1,11 +1,10 @@
-//! The composition root: config → store → writer → listener, in this order, and back in the other one.
+//! The composition root: config → store → writer → jobs → listener, in this order, and back in the other one.
 //!
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
 mod resolver;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,15 +18,16 @@ use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
+use crate::jobs::{self, Jobs};
 use crate::ops::ingest::{Duplicates, Ingest};
+use crate::stop::Stop;
+use crate::store;
 use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
 use crate::store::writer::{Limits, Writer};
-use crate::stripe::client::{Client, Settings, Stop};
+use crate::stripe::client::{Client, Settings};
 use crate::stripe::signature::Verifier;
-
-use resolver::Asking;
 
 /// Threads that talk to clients. One is enough for most; two keep one busy client from holding up the others.
 const WORKERS: usize = 2;
@@ -35,7 +35,7 @@ const WORKERS: usize = 2;
 /// Connections that look up repeats: one for each worker, and one for whoever comes beside them.
 const READERS: u32 = 3;
 
-/// How often to look whether the writer has ended.
+/// How often to look whether a thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The name under which a database keeps the digest of its server's catalogue.
@@ -72,7 +72,9 @@ pub struct Service {
     handle: ServerHandle,
     writer: Writer<Ingest>,
     writer_thread: JoinHandle<()>,
-    resolver: Option<Asking>,
+    jobs: Jobs,
+    /// Ends the jobs and the resolver.
+    stop: Stop,
     grace: Duration,
 }
 
@@ -90,6 +92,7 @@ impl Service {
         let database = open::server(&path, &binding(config))?;
         payload::keep_dictionary(database.connection())?;
         open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
+        let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
         let ingest = Ingest::new(policy, config.accounts.metadata_key.clone(), duplicates.clone());
@@ -97,10 +100,12 @@ impl Service {
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
         let stop = Stop::default();
-        let resolver = match client(config, surroundings.environment, stop.clone())? {
-            Some(client) => Some(Asking::start(client, stop, reader.clone(), writer.clone(), surroundings.clock)?),
-            None => None,
-        };
+        let client = client(config, surroundings.environment, stop.clone())?;
+        let asks_stripe = client.is_some();
+        if let Some(client) = client {
+            resolver::start(client, stop.clone(), reader.clone(), writer.clone(), surroundings.clock)
+                .context("the resolver's thread cannot be started")?;
+        }
         let listener = TcpListener::bind(config.server.listen)
             .with_context(|| format!("[server] listen = {} cannot be bound", config.server.listen))?;
         let address = listener.local_addr()?;
@@ -115,19 +120,28 @@ impl Service {
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
             request_timeout: config.server.request_timeout,
-            folder: folder_of(&path),
+            folder: open::folder_of(&path).to_owned(),
             clock: surroundings.clock,
         });
+        let jobs = Jobs::start(
+            jobs::table(config),
+            writer.clone(),
+            Reader::open(&path, 1)?,
+            surroundings.clock,
+            jobs_since,
+            stop.clone(),
+        )
+        .context("the thread of the jobs cannot be started")?;
         let grace = config.server.shutdown_grace;
         let server = http::serve_public(public, listener, WORKERS, grace)?;
-        let service = Self { address, handle: server.handle(), writer, writer_thread: thread, resolver, grace };
+        let service = Self { address, handle: server.handle(), writer, writer_thread: thread, jobs, stop, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
             mode = if config.stripe.livemode { "live" } else { "test" },
             listen = %address,
             secrets,
-            asks_stripe = service.resolver.is_some(),
+            asks_stripe,
             "billingd is ready"
         );
         Ok((service, server))
@@ -145,26 +159,47 @@ impl Service {
         self.handle.clone()
     }
 
-    /// Waits for the writer, once the listener has ended: what was taken is on disk when this returns.
+    /// Has the jobs write a backup now. False: one is being written already.
+    pub fn ask_for_backup(&self) -> bool {
+        self.jobs.ask(jobs::BACKUP)
+    }
+
+    /// Tells the jobs and the resolver to end; the listener may still serve.
+    pub fn stop_work(&self) {
+        self.stop.set();
+        self.jobs.stop();
+    }
+
+    /// Waits for the running job and the writer, once the listener has ended: what was taken is on disk when this returns.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
     pub async fn drain(self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + self.grace;
-        if let Some(resolver) = &self.resolver {
-            resolver.stop();
+        self.stop_work();
+        let (now, grace) = (Instant::now(), self.grace);
+        // A request to Stripe that hangs holds up its thread, but nobody else: what it would have told is asked again.
+        if !ends_until(&self.jobs.into_thread(), now + grace / 2).await {
+            tracing::warn!("a job did not end in time; the next start makes up for it");
         }
         let writer = self.writer;
-        tokio::task::spawn_blocking(move || writer.stop());
-        // Not joined before it has ended: nobody could stop waiting then.
-        while !self.writer_thread.is_finished() {
-            if Instant::now() > deadline {
-                anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost");
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
+        let stopping = tokio::task::spawn_blocking(move || writer.stop());
+        if !ends_until(&self.writer_thread, now + grace).await {
+            anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost");
         }
+        stopping.await?;
         self.writer_thread.join().map_err(|_| anyhow::anyhow!("the writer ended badly; run `billingd verify`"))
     }
+}
+
+/// Not joined before it has ended: nobody could stop waiting then.
+async fn ends_until(thread: &JoinHandle<()>, deadline: Instant) -> bool {
+    while !thread.is_finished() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    true
 }
 
 /// Which books the config is about.
@@ -184,13 +219,6 @@ pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: St
     let connected_account = config.stripe.connected_account.clone();
     let settings = Settings { connected_account, stop, ..Settings::new(base, key) };
     Ok(Some(Client::new(settings)?))
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
 }
 
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod audit;
+mod backup;
 mod check;
 mod demo;
 mod events;
@@ -11,6 +12,7 @@ mod import_ledger;
 mod init;
 mod output;
 mod post;
+mod prune;
 mod repair;
 mod send;
 mod serve;
@@ -109,6 +111,30 @@ enum Command {
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
+    /// Delete the payloads and ignored events that [retention] lets go
+    #[command(after_help = "Example:\n  billingd --config prod.toml prune")]
+    Prune {
+        /// Who does this, for the audit log (default: the login name)
+        #[arg(long = "as", value_name = "NAME")]
+        operator: Option<String>,
+    },
+    /// Write the books into one file, beside a running server; a former backup there is replaced
+    #[command(after_help = "Example:\n  billingd --config prod.toml backup /var/backups/billingd.backup")]
+    Backup {
+        /// The file
+        file: PathBuf,
+    },
+    /// Put a backup in place of the database of a stopped server; the former database is kept
+    #[command(
+        after_help = "Example:\n  systemctl stop billingd\n  billingd --config prod.toml restore /var/backups/billingd.backup"
+    )]
+    Restore {
+        /// What `billingd backup` wrote; it stays
+        file: PathBuf,
+        /// Who does this, for the audit log (default: the login name)
+        #[arg(long = "as", value_name = "NAME")]
+        operator: Option<String>,
+    },
     /// Print completions for a shell
     #[command(after_help = "Example:\n  billingd completions bash > /etc/bash_completion.d/billingd")]
     Completions {
@@ -156,6 +182,9 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
         Command::Repair(command) => repair::run(command, config, output),
         Command::Verify => verify::run(config, output),
+        Command::Prune { operator } => prune::run(operator.as_deref(), config, output),
+        Command::Backup { file } => backup::write(file, config, output),
+        Command::Restore { file, operator } => backup::restore(file, operator.as_deref(), config, output),
         Command::Send(arguments) => send::run(arguments, config, output),
         Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),
     }

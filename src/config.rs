@@ -26,8 +26,8 @@ pub use catalogue::{Access, Accounts, Basis, Credits, Downgrade, Fx, Per, Price,
 pub use problem::{ConfigError, Problem, Source};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use sections::{
-    Admin, AdminToken, Alerts, Database, Jobs, Log, LogFormat, LogLevel, Processing, Reaper, Reconcile, Retention,
-    Scope, Server, Stripe, Webhook,
+    Admin, AdminToken, Alerts, Backup, Database, Jobs, Log, LogFormat, LogLevel, Processing, Reaper, Reconcile,
+    Retention, Scope, Server, Stripe, Webhook,
 };
 pub use starter::{StarterTokens, starter};
 pub use units::{NotADuration, Schedule, Share, format_duration, parse_duration};
@@ -65,6 +65,8 @@ pub struct Config {
     pub reconcile: Reconcile,
     /// How long is kept what may be deleted.
     pub retention: Retention,
+    /// Backups by schedule or signal.
+    pub backup: Backup,
     /// Exchange rates.
     pub fx: Fx,
     /// When and how to call for a person.

@@ -7,7 +7,8 @@
 //! | layer | owns | must not know |
 //! |---|---|---|
 //! | [`cli`] | commands: arguments, tables for people, exit status | SQL, rules |
-//! | [`app`] | the composition root: config → store → writer → listeners | rules |
+//! | [`app`] | the composition root: config → store → writer → jobs → listeners | rules |
+//! | [`jobs`] | the schedule as a table, and its thread | SQL, rules |
 //! | [`http`] | the listeners: request, one operation, answer | SQL, rules |
 //! | [`ops`] | operations: transactions, where rules and tables meet | HTTP, the command line, the clock |
 //! | [`stripe`] | how Stripe speaks: signature, JSON → our words, asking its API | SQL, rules |
@@ -24,8 +25,10 @@ pub mod config;
 pub mod domain;
 pub mod ecb;
 pub mod http;
+pub mod jobs;
 pub mod log;
 pub mod ops;
 pub mod samples;
+pub mod stop;
 pub mod store;
 pub mod stripe;

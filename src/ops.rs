@@ -3,6 +3,7 @@
 
 pub mod adjust;
 mod apply;
+pub mod backup;
 mod facts;
 pub mod fx;
 pub mod import_ledger;
@@ -10,5 +11,7 @@ pub mod ingest;
 mod paid;
 pub mod repair;
 pub mod resolve;
+pub mod restore;
+pub mod retain;
 mod reverse;
 pub mod verify;

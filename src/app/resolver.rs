@@ -3,50 +3,35 @@
 //! It looks twice a second for something to ask, so that what arrives is asked for within a second; how long to wait
 //! after a failure is the resolver's matter.
 
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::UnixMillis;
 use crate::ops::ingest::Ingest;
 use crate::ops::resolve::{self, Resolver};
+use crate::stop::Stop;
 use crate::store::StoreError;
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
-use crate::stripe::client::{Client, Limits, Stop};
+use crate::stripe::client::{Client, Limits};
 
 /// How often to look for open questions.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The running thread.
-#[derive(Debug)]
-pub(super) struct Asking {
+/// Starts asking, until `stop` is set. A request that hangs need not be waited for: it will be asked again.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn start(
+    client: Client,
     stop: Stop,
-    thread: JoinHandle<()>,
-}
-
-impl Asking {
-    /// Starts asking.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub(super) fn start(
-        client: Client,
-        stop: Stop,
-        reader: Reader,
-        writer: Writer<Ingest>,
-        clock: fn() -> UnixMillis,
-    ) -> std::io::Result<Self> {
-        let at_once = Limits::default().at_once.get();
-        let mut asker = Asker { client, reader, writer, clock, stop: stop.clone(), at_once: at_once as usize };
-        let thread = std::thread::Builder::new().name("resolver".into()).spawn(move || asker.run())?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Tells it to end. A request that hangs is not waited for: its answer will be asked for again.
-    pub(super) fn stop(&self) {
-        self.stop.set();
-        tracing::debug!(ended = self.thread.is_finished(), "the resolver was told to end");
-    }
+    reader: Reader,
+    writer: Writer<Ingest>,
+    clock: fn() -> UnixMillis,
+) -> std::io::Result<()> {
+    let at_once = usize::try_from(Limits::default().at_once.get()).unwrap_or(1);
+    let mut asker = Asker { client, reader, writer, clock, stop, at_once };
+    std::thread::Builder::new().name("resolver".into()).spawn(move || asker.run())?;
+    Ok(())
 }
 
 struct Asker {

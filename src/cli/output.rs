@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
+use bytesize::ByteSize;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -107,6 +108,11 @@ pub(super) fn or_dash(text: Option<&str>) -> String {
 /// A time for people, in UTC.
 pub(super) fn time(at: UnixSeconds) -> String {
     Timestamp::from_second(at).map_or_else(|_| at.to_string(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// A size for people.
+pub(super) fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).display().iec().to_string()
 }
 
 /// An amount of a unit for people: money with its decimals, credits as they are.

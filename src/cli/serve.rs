@@ -24,6 +24,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be watched")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be watched")?;
     let mut hang_up = signal(SignalKind::hangup()).context("SIGHUP cannot be watched")?;
+    let mut user_signal = signal(SignalKind::user_defined1()).context("SIGUSR1 cannot be watched")?;
     let surroundings = Surroundings { on_beat: tell_watchdog, ..Surroundings::default() };
     let (service, server) = Service::start(config, surroundings)?;
     tell_systemd(&[sd_notify::NotifyState::Ready]);
@@ -37,9 +38,16 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
                 tracing::warn!("SIGHUP changes nothing: restart billingd to read the config again");
                 continue;
             }
+            _ = user_signal.recv() => {
+                if !service.ask_for_backup() {
+                    tracing::info!("SIGUSR1: a backup is being written already");
+                }
+                continue;
+            }
         }
         break;
     }
+    service.stop_work();
     tell_systemd(&[sd_notify::NotifyState::Stopping]);
     handle.stop(true).await;
     server.await.context("the listener ended badly")?.context("the listener ended badly")?;

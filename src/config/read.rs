@@ -49,6 +49,7 @@ impl Reader<'_> {
         let reaper = self.section("reaper");
         let reconcile = self.section("reconcile");
         let retention = self.section("retention");
+        let backup = self.section("backup");
         let fx = self.section("fx");
         let alerts = self.section("alerts");
         let log = self.section("log");
@@ -68,6 +69,7 @@ impl Reader<'_> {
             reaper: reaper?,
             reconcile: reconcile?,
             retention: retention?,
+            backup: backup?,
             fx: fx?,
             alerts: alerts?,
             log: log?,

@@ -163,6 +163,9 @@ impl Text {
         self.section("retention");
         self.text("payloads", &format_duration(config.retention.payloads));
         self.text("ignored_events", &format_duration(config.retention.ignored_events));
+        self.section("backup");
+        self.text("folder", &config.backup.folder.as_ref().map_or(String::new(), |path| path.display().to_string()));
+        self.raw("keep", config.backup.keep);
         self.section("fx");
         self.text("base", &config.fx.base);
         self.raw("url", url(&config.fx.url));

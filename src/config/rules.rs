@@ -88,6 +88,9 @@ impl Rules {
         if !(1..=100).contains(&config.processing.max_attempts) {
             self.refuse("processing.max_attempts", "out of range; write a whole number from 1 to 100");
         }
+        if !(1..=1000).contains(&config.backup.keep) {
+            self.refuse("backup.keep", "out of range; write a whole number from 1 to 1000");
+        }
     }
 
     fn within(&mut self, key: &str, value: Duration, least: Duration, most: Duration) {

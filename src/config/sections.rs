@@ -202,6 +202,18 @@ pub struct Retention {
     pub ignored_events: Duration,
 }
 
+/// `[backup]`: backups by schedule or signal.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backup {
+    /// Where they go; none: beside the database.
+    #[serde(deserialize_with = "units::optional_path")]
+    pub folder: Option<PathBuf>,
+    /// How many stay.
+    #[serde(deserialize_with = "units::count")]
+    pub keep: u32,
+}
+
 /// `[alerts]`: when and how to call for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

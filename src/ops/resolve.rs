@@ -16,11 +16,12 @@ use crate::domain::event::{Charge, Line, PaymentRef, Price};
 use crate::domain::facts::Asked;
 use crate::domain::ids::{ChargeId, EventId, PaymentId};
 use crate::domain::subscription::State;
+use crate::stop::Stop;
 use crate::store::answers::{self, Open};
 use crate::store::payload::{self, Payload};
 use crate::store::{Desk, StoreError, events, payments, prices};
 use crate::stripe::ask::{self, NoAnswer, Paid};
-use crate::stripe::client::{Api, ApiError, Kind, Stop};
+use crate::stripe::client::{Api, ApiError, Kind};
 
 /// How many rows of what is open are looked at in one pass.
 const OPEN_MAX: usize = 1_000;

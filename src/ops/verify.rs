@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde::Serialize;
 
-use crate::store::audit::{self, Head};
+use crate::store::audit::{self, GENESIS, Head};
 use crate::store::verify::{self, Proven};
 use crate::store::{StoreError, views};
 
@@ -27,13 +27,18 @@ pub struct Report {
 /// # Errors
 /// [`StoreError`] when the database cannot be read at all.
 pub fn verify(connection: &Connection) -> Result<Report, StoreError> {
-    let proofs = verify::all(connection)?;
-    let Head { seq, hash } = audit::head(connection)?;
+    let state = connection.unchecked_transaction()?;
+    let proofs = verify::all(&state)?;
+    let clean = proofs.iter().all(|proof| proof.violations.is_empty());
+    // What is damaged may not tell even this; then the violations say enough.
+    let head =
+        audit::head(&state).or_else(|error| if clean { Err(error) } else { Ok(Head { seq: 0, hash: GENESIS }) })?;
+    let balances = views::balances(&state, None).or_else(|error| if clean { Err(error) } else { Ok(Vec::new()) })?;
     Ok(Report {
-        clean: proofs.iter().all(|proof| proof.violations.is_empty()),
+        clean,
         proofs,
-        audit_rows: seq,
-        audit_head: base16ct::lower::encode_string(&hash),
-        balances: views::balances(connection, None)?.len(),
+        audit_rows: head.seq,
+        audit_head: base16ct::lower::encode_string(&head.hash),
+        balances: balances.len(),
     })
 }

@@ -81,7 +81,8 @@ fn link(previous: &Hash, seq: i64, record: &Record<'_>) -> Hash {
     hasher.finalize().into()
 }
 
-/// Walks the whole chain; returns its end, or the number of the first row that does not fit and why.
+/// Walks the whole chain; returns its end, or the number of the first row that does not fit,
+/// the column that shows it, and why.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -105,11 +106,11 @@ pub fn walk(connection: &Connection) -> Result<Result<Head, (i64, &'static str)>
             detail: &detail,
         };
         let broken = if seq != head.seq + 1 {
-            Some("a row before it is missing")
+            Some("seq: a row before it is missing")
         } else if row.get::<_, Vec<u8>>("prev_hash")? != head.hash {
-            Some("it does not follow the row before it")
+            Some("prev_hash: it is not the hash of the row before it")
         } else if row.get::<_, Vec<u8>>("hash")? != link(&head.hash, seq, &record) {
-            Some("its content was changed")
+            Some("hash: the content was changed")
         } else {
             None
         };

@@ -471,3 +471,11 @@ pub fn find(connection: &Connection, id: &str) -> Result<Option<EventRow>, Store
         .query_row(named_params! { ":id": id }, EventRow::from_row)
         .optional()?)
 }
+
+/// How many events there are.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn count(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection.query_row("SELECT count(*) FROM events", [], |row| row.get(0))?)
+}

@@ -1,18 +1,22 @@
 //! The schema, as an append-only list of steps. The position of a step plus one is the `user_version` that it makes;
 //! a step that was released is never edited.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, backup};
 
 const STEPS: &[&str] = &[include_str!("../../migrations/0001_books.sql")];
 
 /// The schema that this build writes.
 #[must_use]
 pub fn newest() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+    count(STEPS)
+}
+
+fn count(steps: &[&str]) -> i64 {
+    i64::try_from(steps.len()).unwrap_or(i64::MAX)
 }
 
 /// The schema of a database; 0 for an empty file.
@@ -23,22 +27,40 @@ pub fn version(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
-/// Brings a database to [`newest`], each step in a transaction of its own; returns whether anything was done.
+/// Brings a database to [`newest`]. One that holds something already is backed up first; returns where.
+///
+/// # Errors
+/// [`StoreError::Unusable`] for a database of a newer billingd, or one that is not ours, or when it cannot be backed up;
+/// nothing was changed then.
+pub fn upgrade(connection: &mut Connection, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    upgrade_by(STEPS, connection, path)
+}
+
+fn upgrade_by(steps: &[&str], connection: &mut Connection, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let held = require_ours_by(steps, connection, path)?;
+    let backup = if (1..count(steps)).contains(&held) { Some(backup::before_migration(path, held)?) } else { None };
+    migrate_by(steps, connection, path)?;
+    Ok(backup)
+}
+
+/// Brings a database to [`newest`], each step in a transaction of its own.
 ///
 /// # Errors
 /// [`StoreError::Unusable`] for a database of a newer billingd, or one that is not ours.
-pub fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
-    let mut migrated = false;
+pub fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    migrate_by(STEPS, connection, path)
+}
+
+fn migrate_by(steps: &[&str], connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let version = require_ours(&transaction, path)?;
-        let Some(step) = usize::try_from(version).ok().and_then(|index| STEPS.get(index)) else {
-            return Ok(migrated);
+        let version = require_ours_by(steps, &transaction, path)?;
+        let Some(step) = usize::try_from(version).ok().and_then(|index| steps.get(index)) else {
+            return Ok(());
         };
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", version + 1)?;
         transaction.commit()?;
-        migrated = true;
     }
 }
 
@@ -63,6 +85,10 @@ pub fn require_newest(connection: &Connection, path: &Path) -> Result<(), StoreE
 /// # Errors
 /// [`StoreError::Unusable`], also for a file that is no database at all.
 pub fn require_ours(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    require_ours_by(STEPS, connection, path)
+}
+
+fn require_ours_by(steps: &[&str], connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let version = version(connection).map_err(|error| match error {
         StoreError::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
             StoreError::unusable(path, "is no SQLite database; give [database] path another name")
@@ -70,10 +96,11 @@ pub fn require_ours(connection: &Connection, path: &Path) -> Result<i64, StoreEr
         other => other,
     })?;
     refuse_foreign(connection, version, path)?;
-    if version > newest() {
+    let newest = count(steps);
+    if version > newest {
         return Err(StoreError::unusable(
             path,
-            format!("has schema {version}, made by a newer billingd (this one knows {}); upgrade billingd", newest()),
+            format!("has schema {version}, made by a newer billingd (this one knows {newest}); upgrade billingd"),
         ));
     }
     Ok(version)
@@ -102,7 +129,40 @@ fn refuse_foreign(connection: &Connection, version: i64, path: &Path) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use super::*;
     use crate::store::open::{self, Binding};
+
+    /// Books of the schema before the next one, which does not exist yet.
+    #[test]
+    fn what_holds_something_is_backed_up_before_it_is_migrated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("books.db");
+        let binding = Binding { livemode: false, connected_account: None };
+        let mut server = open::server(&path, &binding).unwrap();
+        let kept = folder.path().join("books.db.schema-1.backup");
+        assert!(!kept.exists(), "an empty file holds nothing");
+        let next = "ALTER TABLE meta ADD COLUMN note TEXT";
+        for (rows, steps) in [(1, [STEPS[0], "no SQL"]), (2, [STEPS[0], next])] {
+            open::set_meta(&server.connection, &format!("row {rows}"), "there").unwrap();
+            let done = upgrade_by(&steps, &mut server.connection, &path);
+            assert_eq!(done.ok(), (rows == 2).then(|| Some(kept.clone())));
+            let backup = open::for_reading(&kept).unwrap();
+            assert_eq!(version(&backup).unwrap(), 1);
+            let held: i64 =
+                backup.query_row("SELECT count(*) FROM meta WHERE key LIKE 'row %'", [], |row| row.get(0)).unwrap();
+            assert_eq!(held, rows, "the newest state of the old schema");
+        }
+        assert_eq!(version(&server.connection).unwrap(), 2);
+        assert_eq!(upgrade_by(&[STEPS[0], next], &mut server.connection, &path).unwrap(), None);
+        fs::remove_file(&kept).unwrap();
+        fs::create_dir(&kept).unwrap();
+        let three = [STEPS[0], next, next];
+        server.connection.pragma_update(None, "user_version", 1).unwrap();
+        upgrade_by(&three, &mut server.connection, &path).unwrap_err();
+        assert_eq!(version(&server.connection).unwrap(), 1, "no backup, no migration");
+    }
 
     /// A check with IN and more than two values does, which once was a third of what an event cost.
     #[test]

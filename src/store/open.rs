@@ -55,7 +55,9 @@ pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreE
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     migrations::require_ours(&connection, path)?;
     prepare_for_writing(&connection, path)?;
-    migrations::migrate(&mut connection, path)?;
+    if let Some(backup) = migrations::upgrade(&mut connection, path)? {
+        tracing::info!(backup = %backup.display(), "the schema was migrated; what was there before is in a backup");
+    }
     bind(&mut connection, path, binding)?;
     Ok(ServerConnection { connection, _lock: lock })
 }
@@ -82,6 +84,28 @@ pub(crate) const READING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(Ope
 pub(crate) fn for_reading(path: &Path) -> Result<Connection, StoreError> {
     require_exists(path)?;
     open(path, READING)
+}
+
+/// Opens a file that is to become the database, while nobody else knows of it. It stays one file: no write-ahead log.
+pub(crate) fn alone(path: &Path) -> Result<Connection, StoreError> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    migrations::require_ours(&connection, path)?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = DELETE;
+         PRAGMA synchronous = FULL;
+         PRAGMA foreign_keys = ON;
+         PRAGMA recursive_triggers = ON;
+         PRAGMA trusted_schema = OFF;
+         PRAGMA temp_store = MEMORY;",
+    )?;
+    Ok(connection)
+}
+
+/// Brings what the write-ahead log of a database holds into its file, as far as nobody reads what it overwrites.
+pub(crate) fn fold(path: &Path) -> Result<(), StoreError> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    Ok(())
 }
 
 /// What every connection that only reads needs.
@@ -153,7 +177,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Locks beside the database, not in it, so that SQLite's own locks stay free for commands.
-fn lock_for_server(path: &Path) -> Result<File, StoreError> {
+pub(crate) fn lock_for_server(path: &Path) -> Result<File, StoreError> {
     let lock_path = beside_path(path, ".lock");
     let lock = OpenOptions::new()
         .create(true)
@@ -171,18 +195,25 @@ fn lock_for_server(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-fn beside_path(path: &Path, suffix: &str) -> PathBuf {
+/// A file beside another one, with the same name and more.
+pub(crate) fn beside_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// WAL needs shared memory between processes, and locks that network file systems only pretend to have.
-fn refuse_network_file_system(path: &Path) -> Result<(), StoreError> {
-    let folder = match path.parent() {
+/// The folder that a file lies in.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// WAL needs shared memory between processes, and locks that network file systems only pretend to have.
+fn refuse_network_file_system(path: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(path);
     let stat = rustix::fs::statfs(folder)
         .map_err(|error| StoreError::unusable(folder, format!("the folder of the database cannot be read: {error}")))?;
     match network_file_system(stat.f_type) {
@@ -213,33 +244,47 @@ fn network_file_system(magic: impl Into<i64>) -> Option<&'static str> {
 
 /// Writes the binding on first use, and compares it from then on.
 fn bind(connection: &mut Connection, path: &Path, binding: &Binding) -> Result<(), StoreError> {
-    let mode = if binding.livemode { "live" } else { "test" };
-    let account = binding.connected_account.as_deref().unwrap_or_default();
-    if let (Some(held_mode), Some(held_account)) = (meta(connection, "livemode")?, meta(connection, "stripe_account")?)
-    {
-        if held_mode != mode {
-            return Err(StoreError::unusable(
-                path,
-                format!("holds {held_mode} mode books, the config says {mode} mode; use another [database] path"),
-            ));
-        }
-        if held_account != account {
-            return Err(StoreError::unusable(
-                path,
-                format!(
-                    "holds the books of Stripe account {}, the config says {}; use another [database] path",
-                    own_if_empty(&held_account),
-                    own_if_empty(account)
-                ),
-            ));
-        }
+    if is_bound(connection, path, binding)? {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    set_meta(&transaction, "livemode", mode)?;
-    set_meta(&transaction, "stripe_account", account)?;
+    set_meta(&transaction, "livemode", mode_of(binding))?;
+    set_meta(&transaction, "stripe_account", binding.connected_account.as_deref().unwrap_or_default())?;
     transaction.commit()?;
     Ok(())
+}
+
+fn mode_of(binding: &Binding) -> &'static str {
+    if binding.livemode { "live" } else { "test" }
+}
+
+/// Whether a database belongs to this mode and account; false if it belongs to none yet.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when it belongs to others.
+pub(crate) fn is_bound(connection: &Connection, path: &Path, binding: &Binding) -> Result<bool, StoreError> {
+    let (Some(held_mode), Some(held_account)) = (meta(connection, "livemode")?, meta(connection, "stripe_account")?)
+    else {
+        return Ok(false);
+    };
+    let (mode, account) = (mode_of(binding), binding.connected_account.as_deref().unwrap_or_default());
+    if held_mode != mode {
+        return Err(StoreError::unusable(
+            path,
+            format!("holds {held_mode} mode books, the config says {mode} mode; use another [database] path"),
+        ));
+    }
+    if held_account != account {
+        return Err(StoreError::unusable(
+            path,
+            format!(
+                "holds the books of Stripe account {}, the config says {}; use another [database] path",
+                own_if_empty(&held_account),
+                own_if_empty(account)
+            ),
+        ));
+    }
+    Ok(true)
 }
 
 fn own_if_empty(account: &str) -> &str {

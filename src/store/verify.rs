@@ -1,6 +1,6 @@
 //! The proofs that the books are whole, as queries. `ops::verify` runs them in their order.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use rusqlite::{Connection, ErrorCode, Row, named_params};
 
 use crate::store::{StoreError, audit, migrations};
 
@@ -82,10 +82,7 @@ const PROOFS: &[Proof] = &[
         sql: "SELECT 'a row of ' || \"table\" || ' names a row of ' || parent || ' that does not exist'
               FROM pragma_foreign_key_check",
     },
-    Proof {
-        name: "SQLite's own integrity check",
-        sql: "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
-    },
+    Proof { name: "SQLite's own integrity check", sql: "PRAGMA integrity_check" },
 ];
 
 /// The result of one proof.
@@ -97,45 +94,74 @@ pub struct Proven {
     pub violations: Vec<String>,
 }
 
-/// Runs all proofs on one consistent state of the database.
+/// Runs all proofs; on one consistent state of the database, if the caller holds a transaction.
 ///
 /// # Errors
-/// [`StoreError::Sql`] when the database cannot be read.
+/// [`StoreError::Sql`] when the database cannot be read, for other reasons than damage.
 pub fn all(connection: &Connection) -> Result<Vec<Proven>, StoreError> {
-    let snapshot = connection.unchecked_transaction()?;
-    let mut proven = vec![chain(&snapshot)?, guards(&snapshot)?];
+    let mut proven = vec![
+        prove("the audit log is an unbroken chain", || chain(connection))?,
+        prove("append-only tables are guarded", || guards(connection))?,
+    ];
     for proof in PROOFS {
-        let mut statement = snapshot.prepare(proof.sql)?;
-        let rows = statement.query_map([], |row: &Row<'_>| row.get::<_, String>(0))?;
-        let violations = rows.take(TOLD_MAX).collect::<Result<_, _>>()?;
-        proven.push(Proven { name: proof.name.into(), violations });
+        proven.push(prove(proof.name, || ask(connection, proof.sql))?);
     }
     Ok(proven)
 }
 
-fn chain(connection: &Connection) -> Result<Proven, StoreError> {
-    let violations = match audit::walk(connection)? {
-        Ok(_) => Vec::new(),
-        Err((seq, problem)) => vec![format!("audit row {seq} is the first broken link: {problem}")],
+/// A database that is too damaged to be asked is violated, too.
+fn prove(name: &str, find: impl FnOnce() -> Result<Vec<String>, StoreError>) -> Result<Proven, StoreError> {
+    let violations = match find() {
+        Err(StoreError::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            vec![format!("this cannot be read: {error}")]
+        }
+        other => other?,
     };
-    Ok(Proven { name: "the audit log is an unbroken chain".into(), violations })
+    Ok(Proven { name: name.into(), violations })
 }
 
-fn guards(connection: &Connection) -> Result<Proven, StoreError> {
+fn ask(connection: &Connection, sql: &str) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row: &Row<'_>| row.get::<_, String>(0))?;
+    let mut found = Vec::new();
+    for row in rows.take(TOLD_MAX) {
+        match row {
+            // How SQLite's own check says that it found nothing.
+            Ok(row) if row == "ok" => {}
+            Ok(row) => found.push(row),
+            // What was found before the damage says more than the damage.
+            Err(_) if !found.is_empty() => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+fn chain(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    Ok(match audit::walk(connection)? {
+        Ok(_) => Vec::new(),
+        Err((seq, problem)) => vec![format!("audit row {seq} is the first broken link: {problem}")],
+    })
+}
+
+/// Each guard is there with the very text of the migration, and nothing else is triggered at what it guards.
+fn guards(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let mut violations = Vec::new();
     for table in APPEND_ONLY {
+        let mut statement = connection
+            .prepare_cached("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = :table")?;
+        let rows = statement
+            .query_map(named_params! { ":table": table }, |row| Ok((row.get("name")?, row.get("sql")?)))?
+            .collect::<Result<Vec<(String, String)>, _>>()?;
+        // One of that name that does something else is none.
+        let (ours, strange): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, sql)| migrations::has_written(sql));
         for guard in ["update", "delete"] {
-            let made: Option<String> = connection
-                .prepare_cached(
-                    "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = :name AND tbl_name = :table",
-                )?
-                .query_row(named_params! { ":name": format!("{table}_{guard}"), ":table": table }, |row| row.get("sql"))
-                .optional()?;
-            // One of that name that does something else is none.
-            if !made.is_some_and(|sql| migrations::has_written(&sql)) {
+            if !ours.iter().any(|(name, _)| *name == format!("{table}_{guard}")) {
                 violations.push(format!("{table} has lost its guard against {}", guard.to_uppercase()));
             }
         }
+        violations
+            .extend(strange.into_iter().map(|(name, _)| format!("{table} has a trigger that is not ours: {name}")));
     }
-    Ok(Proven { name: "append-only tables are guarded".into(), violations })
+    Ok(violations)
 }

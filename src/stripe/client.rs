@@ -24,11 +24,12 @@ use ureq::http::uri::Uri;
 
 use crate::config::{CalledUrl, Secret};
 use crate::domain::ids::EventId;
+use crate::stop::Stop;
 
 pub use answer::{Answer, Hints, Missed};
 use budget::Budget;
 pub use error::{ApiError, Kind};
-pub use pace::{Pace, Stop, WallTime};
+pub use pace::{Pace, WallTime};
 pub use pages::{Page, Pages};
 pub use url::path;
 

@@ -14,20 +14,20 @@ const NOBODY_LISTENS: u16 = 1;
 const SECRET: &str = "whsec_test_only_5d1f";
 
 /// What a command answered.
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
+pub(crate) struct Ran {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// The binary, without anything from this test's environment that it would read.
-fn billingd(folder: &Path) -> Command {
+pub(crate) fn billingd(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_billingd"));
     command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(folder);
     command
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> Ran {
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Ran {
     let output = billingd(folder).args(arguments).output().unwrap();
     Ran {
         status: output.status.code().unwrap(),
@@ -37,7 +37,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Ran {
 }
 
 #[track_caller]
-fn check(ran: &Ran, status: i32, said: &[&str]) {
+pub(crate) fn check(ran: &Ran, status: i32, said: &[&str]) {
     for text in said {
         assert!(ran.out.contains(text) || ran.err.contains(text), "{text:?} is not in:\n{}{}", ran.out, ran.err);
     }
@@ -45,13 +45,13 @@ fn check(ran: &Ran, status: i32, said: &[&str]) {
 }
 
 /// A server that is killed when the test ends.
-struct Serving {
-    child: Child,
+pub(crate) struct Serving {
+    pub(crate) child: Child,
     folder: tempfile::TempDir,
 }
 
 impl Serving {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         std::fs::write(folder.path().join("billingd.toml"), config(port, false)).unwrap();
@@ -62,11 +62,11 @@ impl Serving {
         serving
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         run(self.path(), &[&["--config", "billingd.toml"], arguments].concat())
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use billingd::config::{CalledUrl, Secret, SecretSource};
 use billingd::domain::ids::EventId;
+use billingd::stop::Stop;
 use billingd::stripe::client::{
-    Api, ApiError, Client, Kind, Limits, Pace, Pages, STRIPE_VERSION, Settings, Stop, Unusable, path,
+    Api, ApiError, Client, Kind, Limits, Pace, Pages, STRIPE_VERSION, Settings, Unusable, path,
 };
 use serde_json::{Value, json};
 

@@ -16,6 +16,7 @@ mod fx;
 mod harness;
 mod http;
 mod incident;
+mod keep;
 mod model;
 mod order_free;
 mod repair;

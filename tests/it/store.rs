@@ -219,32 +219,32 @@ fn verify_finds_the_first_broken_link_of_the_chain() {
         (
             "audit_log_update",
             "UPDATE audit_log SET detail = replace(detail, '2000', '1000') WHERE seq = 2",
-            "2 is the first broken link: its content was changed",
+            "2 is the first broken link: hash: the content was changed",
         ),
         (
             "audit_log_update",
             "UPDATE audit_log SET subject = 'cus_9' WHERE seq = 1",
-            "1 is the first broken link: its content was changed",
+            "1 is the first broken link: hash: the content was changed",
         ),
         (
             "audit_log_update",
             "UPDATE audit_log SET event_id = NULL WHERE seq >= 2",
-            "2 is the first broken link: its content was changed",
+            "2 is the first broken link: hash: the content was changed",
         ),
         (
             "audit_log_update",
             "UPDATE audit_log SET prev_hash = zeroblob(32) WHERE seq = 3",
-            "3 is the first broken link: it does not follow the row before it",
+            "3 is the first broken link: prev_hash: it is not the hash of the row before it",
         ),
         (
             "audit_log_delete",
             "DELETE FROM audit_log WHERE seq = 2",
-            "3 is the first broken link: a row before it is missing",
+            "3 is the first broken link: seq: a row before it is missing",
         ),
         (
             "audit_log_delete",
             "DELETE FROM audit_log WHERE seq = 1",
-            "2 is the first broken link: a row before it is missing",
+            "2 is the first broken link: seq: a row before it is missing",
         ),
     ] {
         let mut billing = written();
@@ -253,6 +253,44 @@ fn verify_finds_the_first_broken_link_of_the_chain() {
         assert_eq!(billing.violations(), [format!("audit row {found}")], "{sql}");
         billing.is_broken_on_purpose();
     }
+}
+
+/// Without the key of facts, which nobody can drop, there is one fact twice.
+const TWICE: &str = "PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema SET sql = replace(sql, 'fact            TEXT NOT NULL UNIQUE', 'fact TEXT NOT NULL')
+    WHERE name = 'ledger_entries';
+    DELETE FROM sqlite_schema WHERE name = 'sqlite_autoindex_ledger_entries_1';
+    UPDATE sqlite_schema SET name = 'sqlite_autoindex_ledger_entries_1' WHERE name = 'sqlite_autoindex_ledger_entries_2';
+    PRAGMA writable_schema = RESET;
+    INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
+    VALUES ('evt_9', 'import', 'a', 'completed', 'applied', 0, 1, 1, 1, 1);
+    INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, created_at)
+    VALUES ('cus_2', 'grant', 'grant:invoice:in_2', 'evt_9', 1)";
+
+#[test]
+fn verify_tolerates_what_tools_leave_in_the_file() {
+    let billing = written();
+    billing.somebody_runs(
+        "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER); INSERT INTO _litestream_seq VALUES (1, 7);
+         CREATE TABLE _litestream_lock (id INTEGER); ANALYZE;",
+    );
+    assert_eq!(billing.violations(), Vec::<String>::new());
+}
+
+/// Writes over one page of a table in a copy of the books.
+#[test]
+fn verify_calls_damage_a_violation_and_not_an_error() {
+    let mut billing = written();
+    billing.stop();
+    let page = billing.row("SELECT rootpage FROM sqlite_schema WHERE name = 'ledger_lines'").parse::<usize>().unwrap();
+    let folder = Folder::new();
+    let mut bytes = fs::read(billing.database()).expect("the books");
+    let size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    bytes[(page - 1) * size..page * size].fill(0x55);
+    fs::write(folder.database(), bytes).expect("damaged books");
+    let violations = super::harness::violations(&folder.database());
+    assert!(violations.iter().any(|violation| violation.contains("this cannot be read")), "{violations:?}");
+    assert!(violations.iter().any(|violation| violation.contains("Tree")), "SQLite's own check: {violations:?}");
 }
 
 #[test]
@@ -295,6 +333,15 @@ fn verify_finds_what_does_not_add_up() {
             "entry 4 of cus_2 reverses entry 1 of cus_1",
         ),
         ("PRAGMA foreign_keys = OFF; DELETE FROM events WHERE event_id = 'evt_2'", "a row of"),
+        (
+            "PRAGMA foreign_keys = OFF; INSERT INTO ledger_lines (entry_id, root, unit, amount, is_root) VALUES (9, 'grant:invoice:in_9', 'usd', 0, 1)",
+            "a line names entry 9, which does not exist",
+        ),
+        (
+            "CREATE TRIGGER helpful BEFORE DELETE ON audit_log BEGIN SELECT RAISE(IGNORE); END",
+            "audit_log has a trigger that is not ours: helpful",
+        ),
+        (TWICE, "fact grant:invoice:in_2 has 2 entries"),
     ] {
         let mut billing = written();
         billing.somebody_runs(sql);

@@ -6,17 +6,24 @@ use std::path::{Path, PathBuf};
 /// Each layer, and the layers that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
-    ("cli", &["app", "http", "jobs", "ops", "store", "stripe", "ecb", "domain", "config", "clock", "log", "samples"]),
-    ("app", &["http", "jobs", "ops", "store", "stripe", "domain", "config", "clock"]),
-    ("http", &["ops", "store", "stripe", "domain", "config", "clock"]),
-    ("jobs", &["ops", "store", "stripe", "ecb", "domain", "config", "clock"]),
-    ("ops", &["store", "stripe", "domain", "clock"]),
-    ("store", &["domain", "clock"]),
-    ("stripe", &["domain", "clock", "config"]),
+    (
+        "cli",
+        &[
+            "app", "http", "jobs", "ops", "store", "stripe", "ecb", "domain", "config", "clock", "stop", "log",
+            "samples",
+        ],
+    ),
+    ("app", &["http", "jobs", "ops", "store", "stripe", "domain", "config", "clock", "stop"]),
+    ("http", &["ops", "store", "stripe", "domain", "config", "clock", "stop"]),
+    ("jobs", &["ops", "store", "stripe", "ecb", "domain", "config", "clock", "stop"]),
+    ("ops", &["store", "stripe", "domain", "clock", "stop"]),
+    ("store", &["domain", "clock", "stop"]),
+    ("stripe", &["domain", "clock", "stop", "config"]),
     ("ecb", &["domain"]),
     ("domain", &[]),
     ("config", &[]),
     ("clock", &[]),
+    ("stop", &[]),
     ("log", &["config"]),
     ("samples", &[]),
 ];

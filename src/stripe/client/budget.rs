@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::pace::{Pace, Stop};
+use super::pace::Pace;
+use crate::stop::Stop;
 
 /// How often one that waits for its turn looks whether to stop. Whoever is done wakes it at once.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -1,0 +1,296 @@
+//! What runs by the clock: the schedule as a table, and the thread that keeps it.
+//!
+//! One thread runs all jobs, one after the other, so that none overlaps itself and none takes time from a request. On
+//! the same thread tokio-cron-scheduler rings whenever a schedule comes. A ring only says "look": what is due is told
+//! by the schedule, the clock and the last run that succeeded, so a run that was missed while the server was down is
+//! made up for, once, by the look at the start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::Context as _;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_cron_scheduler::JobScheduler;
+
+use crate::clock::UnixMillis;
+use crate::config::{Config, Schedule};
+use crate::domain::event::UnixSeconds;
+use crate::ops::backup::{self, Shelf};
+use crate::ops::retain::{self, Keep};
+use crate::stop::Stop;
+use crate::store::reader::Reader;
+use crate::store::{Desk, StoreError, jobs, open};
+
+/// The job that writes a backup.
+pub const BACKUP: &str = "backup";
+
+/// The schedule: every job, when it runs, and what it does.
+#[must_use]
+pub fn table<D: Desk>(config: &Config) -> Vec<Job<D>> {
+    let when = &config.jobs;
+    vec![Job::new("retention", &when.retention, retention(config)), Job::new(BACKUP, &when.backup, backups(config))]
+}
+
+fn retention<D: Desk>(config: &Config) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
+    let keep = keep(config);
+    move |job| {
+        let pruned = retain::prune(job.reader, job.desk, keep, "job:retention", job.now, job.stop)?;
+        Ok(format!("{} payloads, {} ignored events", pruned.payloads, pruned.ignored_events))
+    }
+}
+
+/// What a config lets retention keep.
+#[must_use]
+pub fn keep(config: &Config) -> Keep {
+    Keep { payloads: config.retention.payloads, ignored_events: config.retention.ignored_events }
+}
+
+fn backups<D: Desk>(config: &Config) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
+    let (database, shelf) = (config.database.path.clone(), shelf(config));
+    move |job| {
+        let written = backup::shelve(&database, &shelf, job.now, job.stop)?;
+        Ok(format!("{}, {} events, audit head {}", written.path.display(), written.events, written.audit_head))
+    }
+}
+
+fn shelf(config: &Config) -> Shelf {
+    let beside = || open::folder_of(&config.database.path).join("backups");
+    Shelf {
+        folder: config.backup.folder.clone().unwrap_or_else(beside),
+        keep: usize::try_from(config.backup.keep).unwrap_or(usize::MAX),
+    }
+}
+
+/// What a job does; the text tells people what it did.
+type Work<D> = Box<dyn Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send>;
+
+/// A line of the schedule.
+pub struct Job<D> {
+    /// Its name in logs, in `job_runs` and, after `job:`, in the audit log.
+    pub name: &'static str,
+    /// When; `None`: only when somebody asks for it.
+    pub schedule: Option<Schedule>,
+    run: Work<D>,
+}
+
+impl<D> Job<D> {
+    /// A line of the schedule.
+    pub fn new(
+        name: &'static str,
+        schedule: &Option<Schedule>,
+        run: impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static,
+    ) -> Self {
+        Self { name, schedule: schedule.clone(), run: Box::new(run) }
+    }
+}
+
+/// What a job works with.
+pub struct Context<'a, D> {
+    /// Where it writes.
+    pub desk: &'a mut D,
+    /// Where it reads.
+    pub reader: &'a Reader,
+    /// When it began.
+    pub now: UnixMillis,
+    /// To be looked at between two steps: the server wants to end.
+    pub stop: &'a Stop,
+}
+
+/// Runs the lines of a table and remembers what came of them.
+pub struct Runner<D> {
+    jobs: Vec<Job<D>>,
+    desk: D,
+    reader: Reader,
+    clock: fn() -> UnixMillis,
+    stop: Stop,
+    since: UnixSeconds,
+    /// The moments that were seen to, whatever came of it: a failed run waits for its next one.
+    seen_to: BTreeMap<&'static str, UnixSeconds>,
+}
+
+impl<D: Desk> Runner<D> {
+    /// A runner that has not run anything yet. What was due before `since` was not missed.
+    pub fn new(
+        jobs: Vec<Job<D>>,
+        desk: D,
+        reader: Reader,
+        clock: fn() -> UnixMillis,
+        since: UnixSeconds,
+        stop: Stop,
+    ) -> Self {
+        Self { jobs, desk, reader, clock, stop, since, seen_to: BTreeMap::new() }
+    }
+
+    /// Runs each job that has become due since its last good run, once, however often it was missed.
+    ///
+    /// # Errors
+    /// When the database does not tell what ran, or take what did. That a job fails is no error here.
+    pub fn run_due(&mut self) -> Result<(), StoreError> {
+        let now = (self.clock)() / 1000;
+        let succeeded = self.reader.read(jobs::last_successes)?;
+        for index in 0..self.jobs.len() {
+            let Some(job) = self.jobs.get(index).filter(|_| !self.stop.is_set()) else { break };
+            let Some(due) = job.schedule.as_ref().and_then(|schedule| schedule.last_due(now)) else { continue };
+            let last = succeeded.get(job.name).map_or(self.since, |at| self.since.max(*at));
+            if due > last && self.seen_to.get(job.name) != Some(&due) {
+                self.seen_to.insert(job.name, due);
+                self.run(job.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one job now.
+    ///
+    /// # Errors
+    /// As [`Self::run_due`].
+    pub fn run(&mut self, name: &str) -> Result<(), StoreError> {
+        let Self { jobs, desk, reader, clock, stop, .. } = self;
+        let Some(job) = jobs.iter().find(|job| job.name == name) else { return Ok(()) };
+        let (name, now) = (job.name, clock());
+        let run = desk.write(move |transaction| jobs::begin(transaction, name, now / 1000))?;
+        tracing::info!(job = name, "a job begins");
+        let mut context = Context { desk: &mut *desk, reader, now, stop };
+        let outcome = catch_unwind(AssertUnwindSafe(|| (job.run)(&mut context)))
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("a bug: the job panicked; please report it")));
+        let (succeeded, result) = match outcome {
+            _ if stop.is_set() => (false, "cut short by the end of the server".to_owned()),
+            Ok(did) => (true, did),
+            Err(error) => (false, format!("{error:#}")),
+        };
+        if succeeded {
+            tracing::info!(job = name, result, "a job is done");
+        } else if stop.is_set() {
+            tracing::info!(job = name, "a job was cut short; the next start makes up for it");
+        } else {
+            tracing::error!(
+                job = name,
+                error = result,
+                "a job failed; it runs again when it is due, or after a restart"
+            );
+        }
+        let ended = clock() / 1000;
+        desk.write(move |transaction| jobs::end(transaction, run, succeeded, &result, ended))
+    }
+}
+
+/// What the thread of the jobs is told.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    /// Something may be due.
+    Look,
+    /// Run this one.
+    Run(&'static str),
+    /// Nothing more comes.
+    End,
+}
+
+/// The jobs of a server, on their thread.
+#[derive(Debug)]
+pub struct Jobs {
+    calls: UnboundedSender<Call>,
+    asked: Arc<Mutex<BTreeSet<&'static str>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Jobs {
+    /// Starts the thread, which first makes up for what was missed since `since`. `stop` ends a job between two steps.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start<D: Desk + Send + 'static>(
+        table: Vec<Job<D>>,
+        desk: D,
+        reader: Reader,
+        clock: fn() -> UnixMillis,
+        since: UnixSeconds,
+        stop: Stop,
+    ) -> std::io::Result<Self> {
+        let (calls, called) = unbounded_channel();
+        let asked = Arc::default();
+        let schedules = table.iter().filter_map(|job| job.schedule.clone()).collect();
+        let runner = Runner::new(table, desk, reader, clock, since, stop);
+        let thread = JobsThread { runner, bell: calls.clone(), asked: Arc::clone(&asked) };
+        let thread = std::thread::Builder::new().name("jobs".into()).spawn(move || thread.run(schedules, called))?;
+        Ok(Self { calls, asked, thread })
+    }
+
+    /// Asks for a run of a job beside its schedule. False: it has been asked for already, or runs.
+    pub fn ask(&self, job: &'static str) -> bool {
+        let is_new = self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(job);
+        is_new && self.calls.send(Call::Run(job)).is_ok()
+    }
+
+    /// Ends the thread after the running job, which its `stop` ends.
+    pub fn stop(&self) {
+        // A thread that is gone needs no telling.
+        let _ = self.calls.send(Call::End);
+    }
+
+    /// The thread, to be waited for after [`Self::stop`].
+    #[must_use]
+    pub fn into_thread(self) -> JoinHandle<()> {
+        self.thread
+    }
+}
+
+struct JobsThread<D> {
+    runner: Runner<D>,
+    bell: UnboundedSender<Call>,
+    asked: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl<D: Desk> JobsThread<D> {
+    fn run(mut self, schedules: Vec<Schedule>, mut called: UnboundedReceiver<Call>) {
+        let ended = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .context("no runtime for the jobs")
+            .and_then(|runtime| runtime.block_on(self.keep_schedule(schedules, &mut called)));
+        if let Err(error) = ended {
+            tracing::error!(error = format!("{error:#}"), "no job runs any more; restart billingd");
+        }
+    }
+
+    async fn keep_schedule(
+        &mut self,
+        schedules: Vec<Schedule>,
+        called: &mut UnboundedReceiver<Call>,
+    ) -> anyhow::Result<()> {
+        let mut scheduler = JobScheduler::new().await?;
+        for schedule in schedules {
+            let bell = self.bell.clone();
+            let ring = move |_, _| {
+                let _ = bell.send(Call::Look);
+            };
+            scheduler.add(tokio_cron_scheduler::Job::new(schedule.as_str(), ring)?).await?;
+        }
+        scheduler.start().await?;
+        self.answer(Call::Look);
+        while let Some(call) = called.recv().await {
+            if matches!(call, Call::End) {
+                break;
+            }
+            self.answer(call);
+        }
+        Ok(scheduler.shutdown().await?)
+    }
+
+    /// Blocks the thread, and with it the bell; what rings meanwhile is one look afterwards.
+    fn answer(&mut self, call: Call) {
+        let done = match call {
+            Call::Look => self.runner.run_due(),
+            Call::Run(job) if !self.runner.stop.is_set() => {
+                let ran = self.runner.run(job);
+                self.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
+                ran
+            }
+            Call::Run(_) | Call::End => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::error!(%error, "the database does not take the runs of jobs; they are tried again when they are due");
+        }
+    }
+}

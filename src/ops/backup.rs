@@ -1,0 +1,121 @@
+//! Backups: a copy of the books that was proven to be whole before it got its name.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::clock::UnixMillis;
+use crate::ops::verify::{self, Report};
+use crate::stop::Stop;
+use crate::store::{StoreError, backup, events};
+
+/// A backup that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BackedUp {
+    /// Where.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// How many events it holds.
+    pub events: i64,
+    /// The number of its last audit row.
+    pub audit_rows: i64,
+    /// The hash of its last audit row, in hex.
+    pub audit_head: String,
+}
+
+/// Writes the books into one file, beside a running server or without one.
+///
+/// # Errors
+/// [`StoreError`], also when the copy does not prove whole; `target` is as it was then.
+pub fn backup(database: &Path, target: &Path, stop: &Stop) -> Result<BackedUp, StoreError> {
+    let asked = stop.clone();
+    let (report, events) = backup::write(
+        database,
+        target,
+        move || asked.is_set(),
+        |copy| {
+            let report = verify::verify(copy)?;
+            require_whole(&report, database, "see `billingd verify`")?;
+            Ok((report, events::count(copy)?))
+        },
+    )?;
+    let bytes = target.metadata().map_or(0, |metadata| metadata.len());
+    let Report { audit_rows, audit_head, .. } = report;
+    Ok(BackedUp { path: target.to_owned(), bytes, events, audit_rows, audit_head })
+}
+
+/// Violated books are neither worth to push out a good backup nor to be restored.
+pub(super) fn require_whole(report: &Report, path: &Path, advice: &str) -> Result<(), StoreError> {
+    match report.proofs.iter().flat_map(|proof| &proof.violations).next() {
+        None => Ok(()),
+        Some(violation) => Err(StoreError::Unusable {
+            path: path.to_owned(),
+            problem: format!("the books are violated, and nothing is written ({violation}); {advice}"),
+        }),
+    }
+}
+
+/// Where backups by schedule or signal go, and how many of them stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shelf {
+    /// The folder; it is made if need be.
+    pub folder: PathBuf,
+    /// How many backups of this database stay in it.
+    pub keep: usize,
+}
+
+/// Writes a backup named by its time, then removes the oldest of those that are too many.
+///
+/// # Errors
+/// As [`backup`], and when the folder cannot be used.
+pub fn shelve(database: &Path, shelf: &Shelf, now: UnixMillis, stop: &Stop) -> Result<BackedUp, StoreError> {
+    let trouble = |error: std::io::Error| StoreError::Unusable {
+        path: shelf.folder.clone(),
+        problem: format!("the folder of backups cannot be used: {error}"),
+    };
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(&shelf.folder).map_err(trouble)?;
+    let base = database.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    for left_over in ours(&shelf.folder, &base, backup::PARTIAL).map_err(trouble)? {
+        fs::remove_file(left_over).map_err(trouble)?;
+    }
+    let target = shelf.folder.join(format!("{base}-{}{SUFFIX}", stamp(now)));
+    let backed_up = backup(database, &target, stop)?;
+    let mut held = ours(&shelf.folder, &base, SUFFIX).map_err(trouble)?;
+    held.sort();
+    for old in held.iter().take(held.len().saturating_sub(shelf.keep)) {
+        fs::remove_file(old).map_err(trouble)?;
+    }
+    Ok(backed_up)
+}
+
+const SUFFIX: &str = ".backup";
+
+/// A time as it stands in names of files, in UTC: `20261130-040000`.
+pub(super) fn stamp(now: UnixMillis) -> String {
+    Timestamp::from_millisecond(now).map_or_else(|_| now.to_string(), |time| time.strftime("%Y%m%d-%H%M%S").to_string())
+}
+
+/// The files of a folder that are backups of this database, or beginnings of such.
+fn ours(folder: &Path, base: &str, suffix: &str) -> std::io::Result<Vec<PathBuf>> {
+    let is_stamp = |text: &str| {
+        text.len() == 15
+            && text.bytes().enumerate().all(|(at, byte)| if at == 8 { byte == b'-' } else { byte.is_ascii_digit() })
+    };
+    let is_ours = |name: &str| {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let rest = name.strip_suffix(suffix).and_then(|name| name.strip_prefix(base)?.strip_prefix('-'));
+        rest.and_then(|rest| rest.split('.').next()).is_some_and(is_stamp)
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_ours) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}

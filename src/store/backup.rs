@@ -1,0 +1,151 @@
+//! One self-contained file with everything that a database holds, written while others use it.
+//!
+//! `VACUUM INTO` and not SQLite's backup API: it reads one snapshot to its end, while the API begins anew whenever
+//! another connection commits (174 MiB beside a writer of 250 commits a second: 0.7 s; in steps of 1,000 pages not done
+//! after 15 s). It writes each page once, in order, without the free ones, and its copy needs no write-ahead log. The
+//! writer never waits for it. What it costs: the write-ahead log cannot be reset meanwhile.
+
+use std::fs::{File, Permissions};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, named_params};
+use tempfile::NamedTempFile;
+
+use crate::store::{StoreError, open};
+
+/// How many steps of SQLite's virtual machine pass between two looks at whether to stop.
+const STEPS_BETWEEN_LOOKS: i32 = 10_000;
+
+/// So much room must stay on the disk: a backup must not be what keeps the server from writing.
+const ROOM_BYTES_MIN: u64 = 64 << 20;
+
+/// The beginning of a database, and then two bytes of 1: one that needs no write-ahead log, as a backup.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// What a copy that is not finished yet is called after.
+pub const PARTIAL: &str = ".partial";
+
+/// Writes a copy of `database`, has it checked, and puts it at `target`, all of it or nothing.
+///
+/// # Errors
+/// What `check` says of the copy; [`StoreError::Unusable`] when `target` is not a former backup, when there is no room,
+/// or when it was stopped.
+pub fn write<T>(
+    database: &Path,
+    target: &Path,
+    is_stopped: impl Fn() -> bool + Clone + Send + 'static,
+    check: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let source = open::for_reading(database)?;
+    refuse_to_overwrite(target)?;
+    require_room(database, target)?;
+    let copy = create(database, target)?;
+    // What was stopped ends with an error of SQLite's, or is done just before it looks.
+    let or_stopped = |error| if is_stopped() { cut_short(target) } else { error };
+    interruptible(&source, is_stopped.clone())?;
+    vacuum_into(&source, copy.path()).map_err(or_stopped)?;
+    sync(copy.path())?;
+    let alone = open::for_reading(copy.path())?;
+    interruptible(&alone, is_stopped.clone())?;
+    let checked = check(&alone).map_err(or_stopped)?;
+    drop(alone);
+    if is_stopped() {
+        return Err(cut_short(target));
+    }
+    copy.persist(target).map_err(|error| trouble(target, "cannot be written", &error.error))?;
+    sync(open::folder_of(target))?;
+    Ok(checked)
+}
+
+fn vacuum_into(source: &Connection, copy: &Path) -> Result<(), StoreError> {
+    let copy = copy.to_str().ok_or_else(|| StoreError::unusable(copy, "is no UTF-8; give another name"))?;
+    source.execute("VACUUM INTO :copy", named_params! { ":copy": copy })?;
+    Ok(())
+}
+
+fn cut_short(target: &Path) -> StoreError {
+    StoreError::unusable(target, "was not written: the backup was cut short")
+}
+
+/// Keeps a database as it is before its schema changes; returns where. One file for each schema: what an earlier,
+/// broken-off migration left is replaced, since the database has only grown since.
+///
+/// # Errors
+/// As [`write`]; then nothing must be migrated.
+pub fn before_migration(database: &Path, schema: i64) -> Result<PathBuf, StoreError> {
+    let target = open::beside_path(database, &format!(".schema-{schema}.backup"));
+    write(
+        database,
+        &target,
+        || false,
+        |copy| {
+            let found: String = copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+            if found == "ok" {
+                return Ok(());
+            }
+            Err(StoreError::unusable(database, format!("is damaged, and is not migrated ({found}); restore a backup")))
+        },
+    )?;
+    Ok(target)
+}
+
+/// Lets `is_stopped` end what runs on a connection.
+fn interruptible(connection: &Connection, is_stopped: impl Fn() -> bool + Send + 'static) -> Result<(), StoreError> {
+    Ok(connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(is_stopped))?)
+}
+
+/// A former backup may be replaced. Anything else may not, and no database that somebody uses.
+fn refuse_to_overwrite(target: &Path) -> Result<(), StoreError> {
+    let mut head = [0; 20];
+    match File::open(target).and_then(|mut file| file.read_exact(&mut head)) {
+        Ok(()) if head.starts_with(MAGIC) && head.ends_with(&[1, 1]) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(()) if head.starts_with(MAGIC) => {
+            Err(StoreError::unusable(target, "is a database in use, not a former backup; give another name"))
+        }
+        Ok(()) => Err(StoreError::unusable(target, "exists, and is no former backup; give another name")),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err(StoreError::unusable(target, "exists, and is no former backup; give another name"))
+        }
+        Err(error) => Err(trouble(target, "cannot be looked at", &error)),
+    }
+}
+
+/// The copy is at most as large as the database with its write-ahead log.
+fn require_room(database: &Path, target: &Path) -> Result<(), StoreError> {
+    let folder = open::folder_of(target);
+    let stat = rustix::fs::statvfs(folder).map_err(|error| trouble(folder, "cannot be written to", &error.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+    let needed = size(database) + size(&open::beside_path(database, "-wal")) + ROOM_BYTES_MIN;
+    if free < needed {
+        let problem = format!("has {} MiB left, the backup needs up to {}; make room", free >> 20, needed >> 20);
+        return Err(StoreError::unusable(folder, problem));
+    }
+    Ok(())
+}
+
+/// An empty file beside the target that as many may read as the database; it goes away unless it is finished.
+fn create(database: &Path, target: &Path) -> Result<NamedTempFile, StoreError> {
+    let mode = database.metadata().map_or(0o600, |metadata| metadata.mode() & 0o666);
+    let name = target.file_name().ok_or_else(|| StoreError::unusable(target, "is no name of a file"))?;
+    tempfile::Builder::new()
+        .prefix(&format!(".{}.", name.to_string_lossy()))
+        .suffix(PARTIAL)
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(open::folder_of(target))
+        .map_err(|error| trouble(open::folder_of(target), "cannot be written to", &error))
+}
+
+/// Has the disk hold what was written to a file, or which files a folder holds.
+pub(super) fn sync(path: &Path) -> Result<(), StoreError> {
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| trouble(path, "cannot be flushed to disk", &error))
+}
+
+pub(super) fn trouble(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
+    StoreError::unusable(path, format!("{what}: {error}"))
+}

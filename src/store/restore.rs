@@ -1,0 +1,146 @@
+//! A backup becomes the database: first a copy of it that is checked, then that copy takes the place, and the former
+//! database stays under another name.
+
+use std::fs::{self, File, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::Path;
+
+use rusqlite::Connection;
+use tempfile::NamedTempFile;
+
+use crate::store::backup::{sync, trouble};
+use crate::store::open::{self, Binding};
+use crate::store::{StoreError, migrations};
+
+/// The side files of a database in WAL mode.
+const SIDE_FILES: [&str; 2] = ["-wal", "-shm"];
+
+/// No server runs, and none starts, for as long as this lives.
+#[derive(Debug)]
+pub struct Stopped(#[expect(dead_code, reason = "holds the lock")] File);
+
+/// Makes sure that no server uses the database.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when one does.
+pub fn require_stopped(database: &Path) -> Result<Stopped, StoreError> {
+    let lock = open::lock_for_server(database)?;
+    give_to_owner_of(database, &open::beside_path(database, ".lock"))?;
+    Ok(Stopped(lock))
+}
+
+/// A copy of a backup beside the database, of this build's schema, that nobody else knows of.
+#[derive(Debug)]
+pub struct Staged {
+    file: NamedTempFile,
+    connection: Connection,
+}
+
+/// Copies a backup to the place where it will be used, and brings the copy to this build's schema.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when it is no backup of ours, comes from a newer billingd, or is bound to others.
+pub fn stage(backup: &Path, database: &Path, binding: &Binding) -> Result<Staged, StoreError> {
+    if open::beside_path(backup, "-wal").metadata().is_ok_and(|wal| wal.len() > 0) {
+        let problem = "has a -wal file beside it: a database in use; make a backup of it, and restore that";
+        return Err(StoreError::unusable(backup, problem));
+    }
+    let folder = open::folder_of(database);
+    let file = tempfile::Builder::new()
+        .prefix(".restore.")
+        .permissions(Permissions::from_mode(mode_at(database)))
+        .tempfile_in(folder)
+        .map_err(|error| trouble(folder, "cannot be written to", &error))?;
+    File::open(backup)
+        .and_then(|mut from| std::io::copy(&mut from, &mut file.as_file()))
+        .map_err(|error| trouble(backup, "cannot be copied", &error))?;
+    let mut connection = open::alone(file.path()).map_err(|error| of_backup(error, backup))?;
+    if migrations::version(&connection)? == 0 {
+        return Err(StoreError::unusable(backup, "holds no books; name a file that `billingd backup` wrote"));
+    }
+    if !open::is_bound(&connection, backup, binding)? {
+        return Err(StoreError::unusable(backup, "does not say whose books it holds; take another backup"));
+    }
+    migrations::migrate(&mut connection, backup)?;
+    Ok(Staged { file, connection })
+}
+
+/// What is wrong with the copy is wrong with the backup.
+fn of_backup(error: StoreError, backup: &Path) -> StoreError {
+    match error {
+        StoreError::Unusable { problem, .. } => StoreError::unusable(backup, problem),
+        other => other,
+    }
+}
+
+fn mode_at(database: &Path) -> u32 {
+    database.metadata().map_or(0o640, |metadata| metadata.mode() & 0o666)
+}
+
+impl Staged {
+    /// The copy, to be checked and noted in.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Puts the copy in place. What was there is `aside` then, with its side files; true if there was something.
+    ///
+    /// Whenever this is cut off, the database is either the former one or the copy.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] when the files cannot be moved.
+    pub fn put_in_place(self, database: &Path, aside: &Path) -> Result<bool, StoreError> {
+        let Self { file, connection } = self;
+        drop(connection);
+        let folder = open::folder_of(database);
+        give_to_owner_of(database, file.path())?;
+        sync(file.path())?;
+        let was_there = database.exists();
+        if was_there {
+            // What the log still holds must not hang on a file that is removed below. A damaged one stays as it is.
+            if let Err(error) = open::fold(database) {
+                tracing::warn!(%error, "the former database cannot be opened; it is kept as it is");
+            }
+            keep(database, aside)?;
+            keep(&open::beside_path(database, "-wal"), &open::beside_path(aside, "-wal"))?;
+            sync(folder)?;
+        }
+        for suffix in SIDE_FILES {
+            remove(&open::beside_path(database, suffix))?;
+        }
+        sync(folder)?;
+        file.persist(database).map_err(|error| trouble(database, "cannot be replaced", &error.error))?;
+        sync(folder)?;
+        Ok(was_there)
+    }
+}
+
+/// A second name for a file, or a copy where the file system knows no second names. None is no trouble.
+fn keep(file: &Path, aside: &Path) -> Result<(), StoreError> {
+    if !file.exists() {
+        return Ok(());
+    }
+    fs::hard_link(file, aside)
+        .or_else(|_| fs::copy(file, aside).and_then(|_| File::open(aside)?.sync_all()))
+        .map_err(|error| trouble(aside, "cannot be written, and nothing is restored without it", &error))
+}
+
+fn remove(file: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(trouble(file, "cannot be removed", &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whoever restores, usually root, the service must be able to write it.
+fn give_to_owner_of(database: &Path, file: &Path) -> Result<(), StoreError> {
+    let whose = if database.exists() { database } else { open::folder_of(database) };
+    let owner = whose.metadata().map_err(|error| trouble(whose, "cannot be looked at", &error))?;
+    let own = file.metadata().map_err(|error| trouble(file, "cannot be looked at", &error))?;
+    if (owner.uid(), owner.gid()) == (own.uid(), own.gid()) {
+        return Ok(());
+    }
+    chown(file, Some(owner.uid()), Some(owner.gid()))
+        .map_err(|error| trouble(database, "cannot be given to its owner; restore as root, or as that user", &error))
+}
