@@ -33,14 +33,17 @@ CREATE TABLE events (
     woken           INTEGER NOT NULL DEFAULT 0 CHECK (woken IN (0, 1)),   -- what it waits for has come
     processed_at    INTEGER,            -- milliseconds; NULL until completed
     last_error      TEXT,
+    dismissed       INTEGER NOT NULL DEFAULT 0 CHECK (dismissed IN (0, 1)),   -- a person decided that it is not ours
     CHECK ((status = 'completed') = (outcome IS NOT NULL)),
     CHECK ((status = 'completed') = (processed_at IS NOT NULL)),
     CHECK (status <> 'pending' OR needs <> ''),
     CHECK (status <> 'completed' OR woken = 0),
-    CHECK (dead_letter = 0 OR status = 'failed')
+    CHECK (dead_letter = 0 OR status = 'failed'),
+    CHECK (dismissed = 0 OR (status = 'completed' AND outcome = 'ignored'))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX events_open ON events (status, received_at) WHERE status <> 'completed';
+CREATE INDEX events_dismissed ON events (object_id) WHERE dismissed = 1;
 CREATE INDEX events_woken ON events (created_at, event_id) WHERE woken = 1;
 
 -- What an event that is not completed waits for, one row each; any of them wakes it.
@@ -344,7 +347,8 @@ BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
 CREATE VIEW v_events AS
 SELECT event_id, source, type, status, outcome, needs, reason, attempts, error_code, duplicates, late_duplicates,
        dead_letter, api_version, livemode, stripe_account, object_id, account_id, created_at,
-       received_at / 1000 AS received_at, processed_at / 1000 AS processed_at, last_error
+       received_at / 1000 AS received_at, processed_at / 1000 AS processed_at, last_error,
+       tried_at / 1000 AS tried_at, dismissed
 FROM events;
 
 CREATE VIEW v_ledger AS

@@ -9,6 +9,8 @@ mod events;
 mod init;
 mod output;
 mod post;
+mod progress;
+mod reap;
 mod send;
 mod serve;
 mod tables;
@@ -16,6 +18,7 @@ mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rusqlite::Connection;
@@ -24,6 +27,7 @@ use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::ops::adjust;
+use crate::ops::ingest::{Errand, Rules};
 use crate::store::open;
 use crate::store::reader::Reader;
 
@@ -93,6 +97,9 @@ enum Command {
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Make one pass over what did not get through: run it again, put aside what is too old
+    #[command(after_help = "Example:\n  billingd reap --older-than 12h")]
+    Reap(reap::ReapArguments),
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -139,6 +146,7 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Events(command) => events::run(command, config, output),
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
+        Command::Reap(arguments) => reap::run(arguments, config, output),
         Command::Verify => verify::run(config, output),
         Command::Send(arguments) => send::run(arguments, config, output),
         Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),
@@ -169,6 +177,12 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
         );
     }
     Ok(connection)
+}
+
+/// What runs events beside a server, on behalf of a person.
+fn errand(config: &Config, operator_given: Option<&str>) -> anyhow::Result<Errand> {
+    let rules = Rules { policy: Arc::new(app::policy(config)?), metadata_key: config.accounts.metadata_key.clone() };
+    Ok(Errand::new(rules, &format!("operator:{}", operator(operator_given))))
 }
 
 /// The id of the account that an id or a reference names.

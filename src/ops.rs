@@ -3,6 +3,11 @@
 
 pub mod adjust;
 mod apply;
+pub mod dismiss;
 mod facts;
+pub mod import;
 pub mod ingest;
+pub mod reap;
+pub mod remedy;
+pub mod replay;
 pub mod verify;

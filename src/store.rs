@@ -21,9 +21,11 @@ pub mod reader;
 pub mod savepoint;
 pub mod subscriptions;
 mod types;
+pub mod unfinished;
 pub mod verify;
 pub mod views;
 pub mod writer;
+pub mod written;
 
 pub use desk::Desk;
 pub use error::StoreError;

@@ -3,5 +3,6 @@
 //! [`signature`] proves that a request is Stripe's; [`wire`] reads its body, whatever the API version, into the words
 //! of [`crate::domain::event`]. Nothing here decides anything.
 
+pub mod events_file;
 pub mod signature;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! Tables that several commands show.
 
-use crate::store::views::{AuditRow, LedgerRow};
+use crate::store::views::{AuditRow, LedgerRow, TierChangeRow};
 
 use super::output::{Table, amount, or_dash, time};
 
@@ -16,6 +16,16 @@ pub(super) fn ledger(rows: &[LedgerRow]) -> String {
             &row.fact,
             &row.source_event_id,
         ]);
+    }
+    table.render("none")
+}
+
+/// Changes of tiers.
+pub(super) fn tier_changes(rows: &[TierChangeRow]) -> String {
+    let mut table = Table::new(&["AT", "FROM", "TO", "BY EVENT"]);
+    for row in rows {
+        let (from, to) = (or_dash(row.from_tier.as_deref()), or_dash(row.to_tier.as_deref()));
+        table.row(&[&time(row.at), &from, &to, &row.source_event_id]);
     }
     table.render("none")
 }
