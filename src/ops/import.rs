@@ -106,7 +106,9 @@ impl<R: BufRead> Import<R> {
         if self.window.is_empty() {
             self.fill_window(now);
         }
-        if let (true, Some(trouble)) = (self.window.is_empty(), self.trouble.take()) {
+        if self.window.is_empty()
+            && let Some(trouble) = self.trouble.take()
+        {
             return Err(trouble);
         }
         let rest = self.window.len().saturating_sub(BATCH);
@@ -117,7 +119,7 @@ impl<R: BufRead> Import<R> {
 
     fn fill_window(&mut self, now: UnixMillis) {
         let end = self.file.bytes() + WINDOW_BYTES;
-        while self.window.len() < WINDOW && self.file.bytes() < end {
+        while self.trouble.is_none() && self.window.len() < WINDOW && self.file.bytes() < end {
             let Entry { position, json } = match self.file.next_entry() {
                 Ok(Some(entry)) => entry,
                 Ok(None) => break,
@@ -134,7 +136,6 @@ impl<R: BufRead> Import<R> {
         }
         self.window
             .sort_by(|one, other| (other.event.created, &other.event.id).cmp(&(one.event.created, &one.event.id)));
-        Ok(())
     }
 
     fn delivery(&self, json: &[u8], now: UnixMillis) -> Result<Delivery, String> {

@@ -40,8 +40,8 @@ pub(super) fn run(arguments: &ImportArguments, config: &Config, output: &Output)
     loop {
         let now = clock::now();
         let Some(batch) = import.next_batch(now).with_context(|| {
-            let read = import_so_far(import.imported());
-            format!("{name} cannot be read on; {read}; importing it again is safe")
+            let read = import.imported().read;
+            format!("{name} cannot be read on; the {read} entries before are done; importing it again is safe")
         })?
         else {
             break;
@@ -54,10 +54,6 @@ pub(super) fn run(arguments: &ImportArguments, config: &Config, output: &Output)
     let imported = import.imported();
     output.show(imported, render)?;
     Ok(if imported.failed + imported.unreadable > 0 { FOUND } else { DONE })
-}
-
-fn import_so_far(imported: &Imported) -> String {
-    format!("{} of its entries were read and what was read is mostly stored", imported.read)
 }
 
 fn render(imported: &Imported) -> String {
