@@ -119,7 +119,10 @@ impl<R: BufRead> Import<R> {
 
     fn fill_window(&mut self, now: UnixMillis) {
         let end = self.file.bytes() + WINDOW_BYTES;
-        while self.trouble.is_none() && self.window.len() < WINDOW && self.file.bytes() < end {
+        while self.trouble.is_none() && self.window.len() < WINDOW {
+            if self.file.bytes() >= end && !self.window.is_empty() {
+                break;
+            }
             let Entry { position, json } = match self.file.next_entry() {
                 Ok(Some(entry)) => entry,
                 Ok(None) => break,
