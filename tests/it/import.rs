@@ -106,6 +106,10 @@ fn a_long_file_is_imported_in_the_order_of_time_and_what_was_read_before_an_erro
         event["created"] = json!(NOW - 10_000 + number);
         lines.push_str(&format!("{event}\n"));
     }
+    let mut import = Import::new(lines.as_bytes(), "account_id");
+    let first = import.next_batch(NOW * 1000).unwrap().expect("a batch");
+    let ids: Vec<&str> = [0, 1, 99].iter().map(|at| first[*at].event.id.as_str()).collect();
+    assert_eq!((first.len(), ids), (100, vec!["evt_0050", "evt_0051", "evt_0149"]), "the oldest of the first thousand");
     let input = BufReader::new(lines.as_bytes().chain(Breaks));
     let error = imports(&billing, input).expect_err("a broken disk");
     assert_eq!(error.to_string(), "the disk is gone");
