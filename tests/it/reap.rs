@@ -83,6 +83,16 @@ fn what_rests_runs_again_what_is_too_old_is_put_aside_and_what_is_fresh_is_left_
 }
 
 #[test]
+fn what_was_put_aside_and_fails_again_stays_a_dead_letter() {
+    let billing = spawn();
+    billing.stripe_sends(&poison(1));
+    ages(&billing, "evt_p1", 24 * HOUR, 0);
+    reaps(&billing, NOW * 1000);
+    assert_eq!(billing.stripe_sends(&poison(1)).short(), "200 dead_letter");
+    assert_eq!(state(&billing, "evt_p1"), "failed 1 2 unreadable_object");
+}
+
+#[test]
 fn the_last_failure_in_a_pass_makes_a_dead_letter() {
     let billing = spawn();
     for _ in 0..4 {

@@ -258,6 +258,26 @@ fn a_dismissed_grant_is_decided_in_every_order() {
     }
 }
 
+/// Older shapes name the payment in the invoice, and nothing else may come that ties it.
+#[test]
+fn what_a_dismissed_invoice_tells_of_its_payment_is_known() {
+    for order in [[0, 1, 2], [1, 0, 2], [0, 2, 1]] {
+        let billing = catalogue("").spawn();
+        for step in order {
+            match step {
+                0 => assert_eq!(
+                    billing.stripe_sends(&paid(Shape::Old, "evt_paid", "in_1", "price_new")).short(),
+                    "500 failed"
+                ),
+                1 => assert!(billing.stripe_sends(&refund("in_1")).status < 300),
+                _ => assert_eq!(dismisses(&billing, &["evt_paid"]).expect("a dismissal"), [true]),
+            }
+        }
+        let ends = "SELECT status, outcome FROM v_events WHERE event_id = 'evt_refund'";
+        assert_eq!(billing.rows(ends), ["completed|no_effect"], "{order:?}");
+    }
+}
+
 /// Story: a dismissal was a mistake; the refund came meanwhile.
 #[test]
 fn a_dismissal_that_is_taken_back_grants_less_what_was_refunded() {
