@@ -11,7 +11,7 @@ use super::{DONE, FOUND};
 
 #[derive(Debug, Args)]
 pub(super) struct ReapArguments {
-    /// Put aside what is unfinished for so long, such as 12h (default: [reaper] pending_after)
+    /// Put aside what is unfinished for so long, such as 12h (default: reaper.pending_after of the config)
     #[arg(long, value_name = "DURATION")]
     older_than: Option<String>,
     /// Who does this, for the audit log (default: the login name)

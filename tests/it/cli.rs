@@ -307,7 +307,7 @@ fn import_counts_what_it_read_and_names_what_it_could_not_read() {
     check(
         &broken,
         3,
-        &["2 entries: 1 new, 0 duplicate, 0 pending, 0 failed, 0 ignored, 1 unreadable", "entry 2 (line 2)"],
+        &["2 read: 1 new, 0 duplicate, 0 pending, 0 failed, 0 ignored, 1 unreadable", "entry 2 (line 2)"],
     );
     check(&broken, 3, &["correct the file and import it again"]);
     let mut command = billingd(serving.path());

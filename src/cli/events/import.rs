@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &ImportArguments, config: &Config, output: &Output)
 
 fn render(imported: &Imported) -> String {
     let mut text = format!(
-        "{} entries: {} new, {} duplicate, {} pending, {} failed, {} ignored, {} unreadable\n",
+        "{} read: {} new, {} duplicate, {} pending, {} failed, {} ignored, {} unreadable\n",
         imported.read,
         imported.new,
         imported.duplicate,
