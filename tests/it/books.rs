@@ -214,7 +214,7 @@ impl Books {
         totals
     }
 
-    /// Tells the batches to a database of its own, each one committed, some followed by a restart; and, at the end,
+    /// Tells the batches to a database of its own, each one committed, some followed by replays and a restart; and, at the end,
     /// lets time pass.
     pub(crate) fn tell_for_good(
         policy: Policy,
