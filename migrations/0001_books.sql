@@ -38,12 +38,14 @@ CREATE TABLE events (
     CHECK ((status = 'completed') = (processed_at IS NOT NULL)),
     CHECK (status <> 'pending' OR needs <> ''),
     CHECK (status <> 'completed' OR woken = 0),
-    CHECK (dead_letter = 0 OR status = 'failed')
+    CHECK (dead_letter = 0 OR status = 'failed'),
+    CHECK (dismissed = 0 OR (status = 'completed' AND outcome = 'ignored'))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX events_open ON events (status, received_at) WHERE status <> 'completed';
 -- What retention may let go one day.
 CREATE INDEX events_ignored ON events (received_at) WHERE outcome = 'ignored' AND dismissed = 0;
+CREATE INDEX events_dismissed ON events (object_id) WHERE dismissed = 1;
 CREATE INDEX events_woken ON events (created_at, event_id) WHERE woken = 1;
 
 -- What an event that is not completed waits for, one row each; any of them wakes it.
@@ -123,7 +125,7 @@ CREATE TABLE invoices (
     amount_paid     INTEGER NOT NULL,
     created_at      INTEGER,
     snapshot_at     INTEGER NOT NULL,
-    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+    source_event_id TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Which payments paid which invoice, by each name of a payment that anything told.
@@ -143,7 +145,7 @@ CREATE TABLE checkouts (
     payment_intent  TEXT,
     amount_paid     INTEGER NOT NULL,
     currency        TEXT,
-    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+    source_event_id TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX checkouts_payment ON checkouts (payment_intent) WHERE payment_intent IS NOT NULL;
@@ -165,7 +167,7 @@ CREATE TABLE payments (
     amount_captured INTEGER NOT NULL,
     amount_refunded INTEGER NOT NULL,
     snapshot_at     INTEGER NOT NULL,
-    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+    source_event_id TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX payments_intent ON payments (payment_intent) WHERE payment_intent IS NOT NULL;
@@ -181,7 +183,7 @@ CREATE TABLE refunds (
     created_at      INTEGER NOT NULL,
     failed_at       INTEGER,
     snapshot_at     INTEGER NOT NULL,
-    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+    source_event_id TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX refunds_intent ON refunds (payment_intent) WHERE payment_intent IS NOT NULL;
@@ -197,7 +199,7 @@ CREATE TABLE disputes (
     withdrawn_at    INTEGER,
     reinstated_at   INTEGER,
     snapshot_at     INTEGER NOT NULL,
-    source_event_id TEXT NOT NULL REFERENCES events (event_id)
+    source_event_id TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX disputes_intent ON disputes (payment_intent) WHERE payment_intent IS NOT NULL;
@@ -214,7 +216,7 @@ CREATE TABLE subscriptions (
     pending_tier       TEXT,
     pending_tier_at    INTEGER,
     snapshot_at        INTEGER NOT NULL,
-    source_event_id    TEXT NOT NULL REFERENCES events (event_id)
+    source_event_id    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX subscriptions_account ON subscriptions (account_id);
@@ -352,14 +354,8 @@ CREATE TABLE job_runs (
     result      TEXT
 ) STRICT;
 
--- Without these, each event that retention deletes would be looked for in the whole of every table that may name it.
+-- Without it, each event that retention deletes would be looked for in all tier changes.
 CREATE INDEX tier_changes_source ON tier_changes (source_event_id);
-CREATE INDEX invoices_source ON invoices (source_event_id);
-CREATE INDEX checkouts_source ON checkouts (source_event_id);
-CREATE INDEX payments_source ON payments (source_event_id);
-CREATE INDEX refunds_source ON refunds (source_event_id);
-CREATE INDEX disputes_source ON disputes (source_event_id);
-CREATE INDEX subscriptions_source ON subscriptions (source_event_id);
 
 -- What is written here stays. A correction is a reversing entry.
 CREATE TRIGGER ledger_entries_update BEFORE UPDATE ON ledger_entries
@@ -387,7 +383,8 @@ BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
 CREATE VIEW v_events AS
 SELECT event_id, source, type, status, outcome, needs, reason, attempts, error_code, duplicates, late_duplicates,
        dead_letter, api_version, livemode, stripe_account, object_id, account_id, created_at,
-       received_at / 1000 AS received_at, processed_at / 1000 AS processed_at, last_error
+       received_at / 1000 AS received_at, processed_at / 1000 AS processed_at, last_error,
+       tried_at / 1000 AS tried_at, dismissed
 FROM events;
 
 CREATE VIEW v_ledger AS

@@ -19,7 +19,7 @@ use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
-use crate::ops::ingest::{Duplicates, Ingest};
+use crate::ops::ingest::{Duplicates, Ingest, Rules};
 use crate::stop::Stop;
 use crate::store;
 use crate::store::open::{self, Binding};
@@ -85,7 +85,7 @@ impl Service {
     /// # Errors
     /// What is wrong with a secret, the database or the address, and what to do about it.
     pub fn start(config: &Config, surroundings: Surroundings) -> anyhow::Result<(Self, Server)> {
-        let policy = Arc::new(policy(config)?);
+        let rules = rules(config)?;
         let endpoints = endpoints(config, surroundings.environment)?;
         let secrets: usize = config.webhooks.iter().map(|webhook| webhook.signing_secrets.len()).sum();
         let path = config.database.path.clone();
@@ -95,7 +95,7 @@ impl Service {
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
-        let ingest = Ingest::new(policy, config.accounts.metadata_key.clone(), duplicates.clone());
+        let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), duplicates.clone());
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
@@ -124,7 +124,7 @@ impl Service {
             clock: surroundings.clock,
         });
         let jobs = Jobs::start(
-            jobs::table(config),
+            jobs::table(config, &rules),
             writer.clone(),
             Reader::open(&path, 1)?,
             surroundings.clock,
@@ -248,6 +248,14 @@ fn conversion(config: &Config) -> anyhow::Result<Option<Conversion>> {
         base: Currency::parse(&config.fx.base).context("[fx] base")?,
         max_age_days: i64::try_from(config.fx.max_age.as_secs() / 86_400).unwrap_or(i64::MAX),
     }))
+}
+
+/// What decides about events, as a config asks for it.
+///
+/// # Errors
+/// As [`policy`].
+pub fn rules(config: &Config) -> anyhow::Result<Rules> {
+    Ok(Rules { policy: Arc::new(policy(config)?), metadata_key: config.accounts.metadata_key.clone() })
 }
 
 /// The rules that a config asks for.

@@ -12,7 +12,9 @@ mod import_ledger;
 mod init;
 mod output;
 mod post;
+mod progress;
 mod prune;
+mod reap;
 mod repair;
 mod send;
 mod serve;
@@ -29,6 +31,7 @@ use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::ops::adjust;
+use crate::ops::ingest::Errand;
 use crate::store::open;
 use crate::store::reader::Reader;
 
@@ -108,6 +111,9 @@ enum Command {
     /// Clean up what went wrong before
     #[command(subcommand)]
     Repair(repair::Command),
+    /// Make one pass over what did not get through: run it again, put aside what is too old
+    #[command(after_help = "Example:\n  billingd reap --older-than 12h")]
+    Reap(reap::ReapArguments),
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -181,6 +187,7 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Fx(command) => fx::run(command, config, output),
         Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
         Command::Repair(command) => repair::run(command, config, output),
+        Command::Reap(arguments) => reap::run(arguments, config, output),
         Command::Verify => verify::run(config, output),
         Command::Prune { operator } => prune::run(operator.as_deref(), config, output),
         Command::Backup { file } => backup::write(file, config, output),
@@ -214,6 +221,11 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
         );
     }
     Ok(connection)
+}
+
+/// What runs events beside a server, on behalf of a person.
+fn errand(config: &Config, operator_given: Option<&str>) -> anyhow::Result<Errand> {
+    Ok(Errand::new(app::rules(config)?, &format!("operator:{}", operator(operator_given))))
 }
 
 /// The id of the account that an id or a reference names.

@@ -17,7 +17,12 @@ use tokio_cron_scheduler::JobScheduler;
 use crate::clock::UnixMillis;
 use crate::config::{Config, Schedule};
 use crate::domain::event::UnixSeconds;
+use crate::domain::money::Currency;
+use crate::ecb::{feed, fetch};
 use crate::ops::backup::{self, Shelf};
+use crate::ops::fx::{self, Told};
+use crate::ops::ingest::{Errand, Rules};
+use crate::ops::reap;
 use crate::ops::retain::{self, Keep};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
@@ -28,9 +33,45 @@ pub const BACKUP: &str = "backup";
 
 /// The schedule: every job, when it runs, and what it does.
 #[must_use]
-pub fn table<D: Desk>(config: &Config) -> Vec<Job<D>> {
+pub fn table<D: Desk>(config: &Config, rules: &Rules) -> Vec<Job<D>> {
     let when = &config.jobs;
-    vec![Job::new("retention", &when.retention, retention(config)), Job::new(BACKUP, &when.backup, backups(config))]
+    vec![
+        Job::new("reaper", &when.reaper, reaper(config, rules)),
+        Job::new("retention", &when.retention, retention(config)),
+        Job::new("fx", &when.fx, rates(config, rules)),
+        Job::new(BACKUP, &when.backup, backups(config)),
+    ]
+}
+
+fn reaper<D: Desk>(
+    config: &Config,
+    rules: &Rules,
+) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
+    let errand = Errand::new(rules.clone(), "job:reaper");
+    let pending_after = i64::try_from(config.reaper.pending_after.as_millis()).unwrap_or(i64::MAX);
+    move |job| {
+        let reaped = reap::reap(job.desk, &errand, pending_after, job.now)?;
+        for id in &reaped.dead_letters {
+            tracing::error!(event_id = id, "a dead letter: `billingd events show` tells why");
+        }
+        Ok(format!("{} ran again, {} new dead letters", reaped.ran, reaped.dead_letters.len()))
+    }
+}
+
+fn rates<D: Desk>(
+    config: &Config,
+    rules: &Rules,
+) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
+    let errand = Errand::new(rules.clone(), "job:fx");
+    let (url, base) = (config.fx.url.clone(), config.fx.base.clone());
+    move |job| {
+        let url = url.resolve(&|name| std::env::var(name).ok()).context("[fx] url")?;
+        let bytes = fetch::fetch(url.expose()).with_context(|| format!("no rates from [fx] url, {}", url.origin()))?;
+        let rates = feed::parse(&bytes).with_context(|| format!("{} holds no file of rates", url.origin()))?;
+        let told = Told { rates, base: Currency::parse(&base).context("[fx] base")?, source: url.origin().to_owned() };
+        let updated = fx::update(job.desk, told, &errand, job.now)?;
+        Ok(format!("{} new rates, the newest of {}; {} events ran", updated.new, updated.newest, updated.woken))
+    }
 }
 
 fn retention<D: Desk>(config: &Config) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {

@@ -16,7 +16,7 @@
 //! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
 //! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
 //!
-//! [`config`], [`clock`], [`log`] and [`samples`] are leaves.
+//! [`config`], [`clock`], [`log`], [`samples`] and [`stop`] are leaves.
 
 pub mod app;
 pub mod cli;

@@ -4,12 +4,17 @@
 pub mod adjust;
 mod apply;
 pub mod backup;
+pub mod dismiss;
 mod facts;
 pub mod fx;
+pub mod import;
 pub mod import_ledger;
 pub mod ingest;
 mod paid;
+pub mod reap;
+pub mod remedy;
 pub mod repair;
+pub mod replay;
 pub mod resolve;
 pub mod restore;
 pub mod retain;

@@ -29,9 +29,11 @@ pub mod savepoint;
 mod snapshots;
 pub mod subscriptions;
 mod types;
+pub mod unfinished;
 pub mod verify;
 pub mod views;
 pub mod writer;
+pub mod written;
 
 pub use desk::Desk;
 pub use error::StoreError;

@@ -6,5 +6,6 @@
 
 pub mod ask;
 pub mod client;
+pub mod events_file;
 pub mod signature;
 pub mod wire;

@@ -162,7 +162,7 @@ fn render_story(story: &Story) -> String {
         text.push_str(&format!("\nsubscriptions\n{}", render_subscriptions(&story.subscriptions)));
     }
     if !story.tier_changes.is_empty() {
-        text.push_str(&format!("\ntier changes\n{}", render_tier_changes(&story.tier_changes)));
+        text.push_str(&format!("\ntier changes\n{}", tables::tier_changes(&story.tier_changes)));
     }
     text.push_str(&format!("\nentries\n{}", tables::ledger(&story.entries)));
     if !story.money_back.is_empty() {
@@ -192,15 +192,6 @@ fn render_subscriptions(rows: &[SubscriptionRow]) -> String {
                 (None, _) => "-".to_owned(),
             },
         ]);
-    }
-    table.render("none")
-}
-
-fn render_tier_changes(rows: &[TierChangeRow]) -> String {
-    let mut table = Table::new(&["AT", "FROM", "TO", "BY EVENT"]);
-    for row in rows {
-        let (from, to) = (or_dash(row.from_tier.as_deref()), or_dash(row.to_tier.as_deref()));
-        table.row(&[&time(row.at), &from, &to, &row.source_event_id]);
     }
     table.render("none")
 }

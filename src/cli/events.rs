@@ -1,17 +1,22 @@
 //! What arrived, and what became of it.
 
-use clap::{Args, Subcommand};
-use serde::Serialize;
+mod dismiss;
+mod import;
+mod replay;
+mod show;
 
+use clap::{Args, Subcommand};
+
+use crate::clock;
 use crate::config::Config;
 use crate::domain::ids::EventId;
 use crate::store::events::{self, EventRow, Filter};
-use crate::store::views::{self, AuditFilter, AuditRow, LedgerRow};
+use crate::store::unfinished::{self, Group};
 use crate::store::{StoreError, payload};
 use crate::stripe::wire;
 
-use super::output::{self, Output, Table, or_dash, plain, time};
-use super::{DONE, tables};
+use super::DONE;
+use super::output::{self, Output, Table, age, or_dash, time};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -29,6 +34,21 @@ pub(super) enum Command {
         #[arg(long)]
         payload: bool,
     },
+    /// Run events again, by id or all that are chosen
+    #[command(
+        after_help = "Examples:\n  billingd events replay evt_123 --dry-run\n  billingd events replay --failed --type invoice.paid\n  \
+        billingd events replay --outcome ignored"
+    )]
+    Replay(replay::ReplayArguments),
+    /// Complete events that are not ours as ignored
+    #[command(after_help = "Example:\n  billingd events dismiss evt_123 --reason \"another shop\"")]
+    Dismiss(dismiss::DismissArguments),
+    /// Read events from a file, as Stripe's API prints them
+    #[command(
+        after_help = "Examples:\n  stripe events list --limit 100 > events.json && billingd events import events.json\n  \
+        zcat events.ndjson.gz | billingd events import -"
+    )]
+    Import(import::ImportArguments),
     /// List the Stripe event types to subscribe to
     #[command(after_help = "Example:\n  billingd events types")]
     Types,
@@ -71,7 +91,10 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
         Command::Types => types(output),
         Command::List(arguments) => list(arguments, config, output),
         Command::Show { id, payload: true } => print_payload(id, config),
-        Command::Show { id, payload: false } => show(id, config, output),
+        Command::Show { id, payload: false } => show::run(id, config, output),
+        Command::Replay(arguments) => replay::run(arguments, config, output),
+        Command::Dismiss(arguments) => dismiss::run(arguments, config, output),
+        Command::Import(arguments) => import::run(arguments, config, output),
     }
 }
 
@@ -90,15 +113,28 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::
         limit: arguments.limit,
     };
     let rows = reader.read(|connection| events::list(connection, &filter))?;
+    if matches!(filter.status.as_deref(), Some("failed" | "pending")) && !rows.is_empty() {
+        let groups = reader.read(|connection| unfinished::groups(connection, &filter))?;
+        output.say(&format!("{}\n", render_groups(&groups, clock::now() / 1000)))?;
+    }
     output.show(&rows, |rows| render_list(rows))?;
     Ok(DONE)
+}
+
+fn render_groups(groups: &[Group], now_s: i64) -> String {
+    let mut table = Table::new(&[">EVENTS", ">DEAD LETTERS", "TYPE", "WHY", ">OLDEST", ">NEWEST"]);
+    for group in groups {
+        let (oldest, newest) = (age(now_s - group.oldest), age(now_s - group.newest));
+        table.row(&[&group.count, &group.dead_letters, &group.kind, &group.why, &oldest, &newest]);
+    }
+    table.render("no events")
 }
 
 fn render_list(rows: &[EventRow]) -> String {
     let mut table = Table::new(&["RECEIVED", "EVENT", "TYPE", "STATUS", "OUTCOME", "WHY", ">REPEATS"]);
     for row in rows {
         let status = if row.dead_letter { "dead letter" } else { row.status.as_str() };
-        let why = [&row.needs, &row.error_code, &row.reason].into_iter().flatten().next();
+        let why = [&row.error_code, &row.needs, &row.reason].into_iter().flatten().next();
         table.row(&[
             &time(row.received_at),
             &row.event_id,
@@ -110,67 +146,6 @@ fn render_list(rows: &[EventRow]) -> String {
         ]);
     }
     table.render("no events")
-}
-
-#[derive(Debug, Serialize)]
-struct Story {
-    event: EventRow,
-    entries: Vec<LedgerRow>,
-    audit: Vec<AuditRow>,
-}
-
-fn show(id: &str, config: &Config, output: &Output) -> anyhow::Result<u8> {
-    let story = super::reader(config)?.read(|connection| {
-        let Some(event) = events::find(connection, id)? else { return Ok(None) };
-        let filter = AuditFilter { event: Some(id.to_owned()), limit: 100, ..AuditFilter::default() };
-        Ok(Some(Story {
-            event,
-            entries: views::ledger_of_event(connection, id)?,
-            audit: views::audit(connection, &filter)?,
-        }))
-    })?;
-    let Some(story) = story else { anyhow::bail!("there is no event {id}; `billingd events list` shows the newest") };
-    output.show(&story, render_story)?;
-    Ok(DONE)
-}
-
-fn render_story(story: &Story) -> String {
-    let event = &story.event;
-    let mut text = format!("{}  {}\n", plain(&event.event_id), plain(&event.kind));
-    let mut line = |name: &str, value: &str| {
-        if !value.is_empty() {
-            text.push_str(&format!("  {name:<12} {}\n", plain(value)));
-        }
-    };
-    line("status", if event.dead_letter { "failed, dead letter: a person must look" } else { &event.status });
-    line("outcome", event.outcome.as_deref().unwrap_or_default());
-    line("reason", event.reason.as_deref().unwrap_or_default());
-    line("waits for", event.needs.as_deref().unwrap_or_default());
-    line("error", event.error_code.as_deref().unwrap_or_default());
-    line("", event.last_error.as_deref().unwrap_or_default());
-    line("failures", &count(event.attempts));
-    line("repeats", &count(event.duplicates));
-    line("late repeats", &count(event.late_duplicates));
-    line("source", &event.source);
-    line("mode", if event.livemode { "live" } else { "test" });
-    line("object", event.object_id.as_deref().unwrap_or_default());
-    line("account", event.account_id.as_deref().unwrap_or_default());
-    line("connected", event.stripe_account.as_deref().unwrap_or_default());
-    line("api version", event.api_version.as_deref().unwrap_or_default());
-    line("created", &time(event.created_at));
-    line("received", &time(event.received_at));
-    line("processed", &event.processed_at.map(time).unwrap_or_default());
-    if !story.entries.is_empty() {
-        text.push_str(&format!("\nentries\n{}", tables::ledger(&story.entries)));
-    }
-    if !story.audit.is_empty() {
-        text.push_str(&format!("\naudit\n{}", tables::audit(&story.audit)));
-    }
-    text
-}
-
-fn count(number: i64) -> String {
-    if number == 0 { String::new() } else { number.to_string() }
 }
 
 fn print_payload(id: &str, config: &Config) -> anyhow::Result<u8> {

@@ -3,18 +3,15 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Subcommand;
 
-use crate::app;
 use crate::clock;
 use crate::config::Config;
 use crate::domain::money::Currency;
 use crate::ecb::{feed, fetch};
 use crate::ops::fx::{self, Told, Updated};
-use crate::ops::ingest::{Duplicates, Ingest};
 use crate::store::fx::{self as rates, RateRow};
 
 use super::output::{Output, Table};
@@ -58,15 +55,10 @@ fn update(file: Option<&Path>, operator: Option<&str>, config: &Config, output: 
         Some(path) => read(path)?,
         None => download(config)?,
     };
-    let told = Told {
-        rates: &feed::parse(&bytes).with_context(|| format!("{source} holds no file of rates"))?,
-        base: Currency::parse(&config.fx.base).context("[fx] base")?,
-        source: &source,
-        actor: &format!("operator:{}", super::operator(operator)),
-    };
-    let policy = Arc::new(app::policy(config)?);
-    let mut ingest = Ingest::new(policy, config.accounts.metadata_key.clone(), Duplicates::default());
-    let updated = fx::update(&mut connection, &told, &mut ingest, clock::now())
+    let rates = feed::parse(&bytes).with_context(|| format!("{source} holds no file of rates"))?;
+    let base = Currency::parse(&config.fx.base).context("[fx] base")?;
+    let errand = super::errand(config, operator)?;
+    let updated = fx::update(&mut connection, Told { rates, base, source: source.clone() }, &errand, clock::now())
         .with_context(|| format!("the rates of {source} are not taken"))?;
     output.show(&updated, render_updated)?;
     Ok(if updated.differing.is_empty() { DONE } else { FOUND })

@@ -27,6 +27,11 @@ impl Output {
         print(&text)
     }
 
+    /// Shows people something before the result; programs get only the result.
+    pub(super) fn say(self, text: &str) -> anyhow::Result<()> {
+        if self.json { Ok(()) } else { print(text) }
+    }
+
     /// Tells why a command could not do its work.
     #[expect(clippy::print_stderr, reason = "this is where commands tell their errors")]
     pub(super) fn error(self, error: &anyhow::Error) {
@@ -113,6 +118,17 @@ pub(super) fn time(at: UnixSeconds) -> String {
 /// A size for people.
 pub(super) fn size(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
+}
+
+/// How long something has lasted, by its two largest units.
+pub(super) fn age(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, seconds) => format!("{seconds}s"),
+        (0, 0, minutes, _) => format!("{minutes}m"),
+        (0, hours, minutes, _) => format!("{hours}h {minutes}m"),
+        (days, hours, ..) => format!("{days}d {hours}h"),
+    }
 }
 
 /// An amount of a unit for people: money with its decimals, credits as they are.

@@ -1,6 +1,6 @@
 //! Tables that several commands show.
 
-use crate::store::views::{AuditRow, LedgerRow};
+use crate::store::views::{AuditRow, LedgerRow, TierChangeRow};
 
 use super::output::{Table, amount, or_dash, time};
 
@@ -33,6 +33,16 @@ fn converted_from(row: &LedgerRow) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Changes of tiers.
+pub(super) fn tier_changes(rows: &[TierChangeRow]) -> String {
+    let mut table = Table::new(&["AT", "FROM", "TO", "BY EVENT"]);
+    for row in rows {
+        let (from, to) = (or_dash(row.from_tier.as_deref()), or_dash(row.to_tier.as_deref()));
+        table.row(&[&time(row.at), &from, &to, &row.source_event_id]);
+    }
+    table.render("none")
 }
 
 /// Rows of the audit log.

@@ -13,7 +13,7 @@ mod subscription;
 
 use std::borrow::Cow;
 
-use crate::domain::decision::{Completion, Decision, Effect, Failure, Finding, Need, Outcome};
+use crate::domain::decision::{Completion, Decision, Effect, Fact, Failure, Finding, Need, Outcome};
 use crate::domain::event::{Body, Event, PaymentRef, Price, Thin, UnixSeconds};
 use crate::domain::facts::{Facts, Reference, ReferenceStrength, Root};
 use crate::domain::grant::Refusal;
@@ -88,6 +88,38 @@ pub fn end_held_tier(id: &SubscriptionId, facts: &Facts, policy: &Policy, now: U
 #[must_use]
 pub fn settle_grant(root: &Root) -> Vec<Effect> {
     payment::settle_grant(root)
+}
+
+/// What stays of an event that a person has dismissed: it grants nothing, and whoever waits for its grant may know.
+/// What it tells of payments is remembered, so that their refunds find out.
+#[must_use]
+pub fn dismiss(event: &Event, facts: &Facts) -> Vec<Effect> {
+    match &event.body {
+        _ if facts.granted_by.is_some() => Vec::new(),
+        Body::Invoice(invoice) => invoice::dismiss(event, invoice, facts),
+        Body::Checkout(checkout) => checkout::dismiss(checkout),
+        _ => Vec::new(),
+    }
+}
+
+/// What others may know once an event of this type and object is dismissed, be it readable or not.
+#[must_use]
+pub fn arrivals_of_dismissal(kind: &str, object_id: Option<&str>, effects: &[Effect]) -> Vec<Need> {
+    let mut arrivals = Vec::new();
+    if kind.starts_with("invoice.") {
+        let id = object_id.and_then(|id| InvoiceId::parse(id).ok());
+        arrivals.extend(id.map(|id| Need::Grant(Fact::invoice(&id))));
+    }
+    for effect in effects {
+        match effect {
+            Effect::LinkPayments(_, payments) => arrivals.extend(payments.iter().flat_map(names).map(Need::Payment)),
+            Effect::SaveCheckout(checkout) => {
+                arrivals.extend(checkout.payment_intent.iter().map(|intent| Need::Payment(intent.to_string())));
+            }
+            _ => {}
+        }
+    }
+    arrivals
 }
 
 /// A completion in the making: its effects, and what they let others know.

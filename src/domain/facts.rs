@@ -84,12 +84,13 @@ pub enum Decided {
 }
 
 impl Decided {
-    /// What became of the grant of an invoice in this status; `None`: nothing told of the invoice.
+    /// What became of the grant of an invoice in this status; `None`: nothing told of the invoice. A person may have
+    /// dismissed what told of it.
     #[must_use]
-    pub fn of_invoice(granted: Option<Granted>, status: Option<&str>) -> Self {
+    pub fn of_invoice(granted: Option<Granted>, status: Option<&str>, is_dismissed: bool) -> Self {
         match granted {
             Some(granted) => Self::Granted(granted),
-            None if status.is_some_and(is_final) => Self::Nothing,
+            None if is_dismissed || status.is_some_and(is_final) => Self::Nothing,
             None => Self::NotYet,
         }
     }

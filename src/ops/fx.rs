@@ -3,7 +3,7 @@
 //! Whoever calls this has fetched the rates before: no network in here.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -11,23 +11,20 @@ use crate::clock::UnixMillis;
 use crate::domain::exchange::{Day, DayRate, day_of};
 use crate::domain::money::Currency;
 use crate::ops::apply::to_json;
-use crate::ops::ingest::Ingest;
+use crate::ops::ingest::Errand;
 use crate::store::audit::{self, Record};
 use crate::store::fx::{self, Kept};
-use crate::store::writer::Batch as _;
-use crate::store::{StoreError, events};
+use crate::store::{Desk, StoreError, events};
 
 /// Rates as somebody told them.
-#[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
     /// The rates; none of the base itself.
-    pub rates: &'a [DayRate],
+    pub rates: Vec<DayRate>,
     /// The currency that they are against.
     pub base: Currency,
     /// Where they come from.
-    pub source: &'a str,
-    /// Who brings them: `operator:NAME` or `job:NAME`.
-    pub actor: &'a str,
+    pub source: String,
 }
 
 /// What became of them.
@@ -76,37 +73,27 @@ pub enum FxError {
     Store(#[from] StoreError),
 }
 
-/// Keeps rates, all or none, and then runs what waits for rates, each batch in a transaction of its own.
+/// Keeps rates, all or none, and then runs what waits for rates, on behalf of whoever sends the errand.
 ///
 /// # Errors
 /// [`FxError`]; then no rate is kept, unless the error is one of running what waited: that is marked and runs later.
-pub fn update(
-    connection: &mut Connection,
-    told: &Told<'_>,
-    ingest: &mut Ingest,
-    now: UnixMillis,
-) -> Result<Updated, FxError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    let mut updated = keep(&transaction, told, now)?;
-    transaction.commit().map_err(StoreError::from)?;
+pub fn update(desk: &mut impl Desk, told: Told, errand: &Errand, now: UnixMillis) -> Result<Updated, FxError> {
+    check(&told, now)?;
+    let actor = errand.actor().to_owned();
+    let mut updated = desk.write(move |transaction| keep(transaction, &told, &actor, now))?;
     if updated.woken > 0 {
-        run_woken(connection, ingest, now)?;
+        errand.run_woken(desk, now)?;
+        updated.waiting = desk.write(|transaction| events::waiting_for_rates(transaction))?;
     }
-    updated.waiting = events::waiting_for_rates(connection)?;
     Ok(updated)
 }
 
-/// Keeps rates, and wakes what waits for any: a batch of the server or of [`update`] runs it.
-///
-/// # Errors
-/// [`FxError`]; then the transaction is to be taken back.
-pub fn keep(transaction: &Transaction<'_>, told: &Told<'_>, now: UnixMillis) -> Result<Updated, FxError> {
-    check(told, now)?;
+fn keep(transaction: &Transaction<'_>, told: &Told, actor: &str, now: UnixMillis) -> Result<Updated, StoreError> {
     let newest = told.rates.iter().map(|rate| rate.day).max().map(date).unwrap_or_default();
-    let source = told.source.to_owned();
+    let source = told.source.clone();
     let mut updated = Updated { source, newest, new: 0, known: 0, differing: Vec::new(), woken: 0, waiting: 0 };
-    for rate in told.rates {
-        match fx::keep(transaction, rate, told.base, told.source)? {
+    for rate in &told.rates {
+        match fx::keep(transaction, rate, told.base, &told.source)? {
             Kept::New => updated.new += 1,
             Kept::Known => updated.known += 1,
             Kept::Other(held) => updated.differing.push(Differing {
@@ -119,13 +106,13 @@ pub fn keep(transaction: &Transaction<'_>, told: &Told<'_>, now: UnixMillis) -> 
     }
     if updated.new > 0 {
         updated.woken = events::wake_for_rates(transaction)?;
-        record(transaction, told, &updated, now)?;
+        record(transaction, told, actor, &updated, now)?;
     }
     updated.waiting = events::waiting_for_rates(transaction)?;
     Ok(updated)
 }
 
-fn check(told: &Told<'_>, now: UnixMillis) -> Result<(), FxError> {
+fn check(told: &Told, now: UnixMillis) -> Result<(), FxError> {
     // What was told of a day stays, so a wrong day would keep out the right rates later.
     match told.rates.iter().find(|rate| rate.day > day_of(now / 1000)) {
         Some(rate) => Err(FxError::Future(date(rate.day))),
@@ -141,27 +128,23 @@ struct Detail<'a> {
     new: usize,
 }
 
-fn record(connection: &Connection, told: &Told<'_>, updated: &Updated, now: UnixMillis) -> Result<(), StoreError> {
-    let detail = to_json(&Detail { source: told.source, newest: &updated.newest, new: updated.new })?;
+fn record(
+    connection: &Connection,
+    told: &Told,
+    actor: &str,
+    updated: &Updated,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    let detail = to_json(&Detail { source: &told.source, newest: &updated.newest, new: updated.new })?;
     let record = Record {
         at: now / 1000,
-        actor: told.actor,
+        actor,
         action: "fx.update",
         subject: told.base.as_str(),
         event_id: None,
         detail: &detail,
     };
     audit::append(connection, audit::head(connection)?, &record)?;
-    Ok(())
-}
-
-fn run_woken(connection: &mut Connection, ingest: &mut Ingest, now: UnixMillis) -> Result<(), StoreError> {
-    while ingest.is_urgent(now) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        ingest.run(&transaction, Vec::new(), now)?;
-        transaction.commit()?;
-        ingest.ended(true);
-    }
     Ok(())
 }
 

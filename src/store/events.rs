@@ -293,7 +293,7 @@ pub struct Failed {
     pub dead_letter: bool,
 }
 
-/// Records one more failure; the `max_attempts`-th makes a dead letter. `None`: it was completed before.
+/// Records one more failure; the `max_attempts`-th makes a dead letter, and a dead letter stays one. `None`: it was completed before.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -313,7 +313,8 @@ pub fn fail(
                      :stripe_account, :object, :account, :created, :received, :now)
              ON CONFLICT (event_id) DO UPDATE SET
                  status = 'failed', needs = NULL, woken = 0, attempts = attempts + 1, error_code = excluded.error_code,
-                 last_error = excluded.last_error, dead_letter = attempts + 1 >= :max, tried_at = excluded.tried_at
+                 last_error = excluded.last_error, dead_letter = dead_letter OR attempts + 1 >= :max,
+                 tried_at = excluded.tried_at
              WHERE status IN ('failed', 'pending')
              RETURNING attempts, dead_letter",
         )?
@@ -408,6 +409,8 @@ pub struct EventRow {
     pub received_at: UnixSeconds,
     pub processed_at: Option<UnixSeconds>,
     pub last_error: Option<String>,
+    pub tried_at: UnixSeconds,
+    pub dismissed: bool,
 }
 
 impl EventRow {
@@ -434,6 +437,8 @@ impl EventRow {
             received_at: row.get("received_at")?,
             processed_at: row.get("processed_at")?,
             last_error: row.get("last_error")?,
+            tried_at: row.get("tried_at")?,
+            dismissed: row.get("dismissed")?,
         })
     }
 }

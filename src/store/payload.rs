@@ -126,6 +126,16 @@ pub fn read_fetched(connection: &Connection, event: &EventId) -> Result<Option<(
     Ok(Some((object, asked_at)))
 }
 
+/// Whether the payload of an event is kept.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn is_kept(connection: &Connection, event: &str) -> Result<bool, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM event_payloads WHERE event_id = :event)")?
+        .query_row(named_params! { ":event": event }, |row| row.get(0))?)
+}
+
 /// The body of an event as it was received; `None` if it was not kept, or not kept until now.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use crate::domain::event::PaymentRef;
 use crate::domain::facts::{Decided, Root};
 use crate::domain::ids::{AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, RefundId};
 use crate::domain::money::Currency;
-use crate::store::StoreError;
+use crate::store::{StoreError, unfinished};
 
 /// Remembers that a payment paid an invoice.
 ///
@@ -298,7 +298,9 @@ pub fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[Paymen
         })
         .optional()?;
     let status = row.as_ref().map(|(status, ..)| status.as_str());
-    let decided = Decided::of_invoice(granted(connection, &fact)?, status);
+    let granted = granted(connection, &fact)?;
+    let is_dismissed = granted.is_none() && unfinished::is_dismissed(connection, invoice.as_str())?;
+    let decided = Decided::of_invoice(granted, status, is_dismissed);
     let sql = "SELECT payment_id, is_intent FROM invoice_payments WHERE invoice_id = :invoice
                ORDER BY is_intent DESC, payment_id";
     let linked = select(connection, sql, named_params! { ":invoice": invoice }, |row| {

@@ -25,7 +25,7 @@ pub fn payloads(
     limit: usize,
 ) -> Result<Payloads, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT p.event_id, length(p.body) + length(p.digest) AS bytes,
+        "SELECT p.event_id, length(p.body) + length(p.digest) + coalesce(length(p.object), 0) AS bytes,
                 e.status = 'completed' AND e.received_at < :before AS is_old
          FROM event_payloads p CROSS JOIN events e ON e.event_id = p.event_id
          WHERE p.event_id > :after ORDER BY p.event_id LIMIT :limit",
@@ -75,12 +75,12 @@ pub fn ignored_events(
            AND (received_at, event_id) > (:received, :event)
            AND NOT EXISTS (SELECT 1 FROM ledger_entries WHERE source_event_id = e.event_id)
            AND NOT EXISTS (SELECT 1 FROM tier_changes WHERE source_event_id = e.event_id)
-           AND NOT EXISTS (SELECT 1 FROM invoices WHERE source_event_id = e.event_id)
-           AND NOT EXISTS (SELECT 1 FROM checkouts WHERE source_event_id = e.event_id)
-           AND NOT EXISTS (SELECT 1 FROM payments WHERE source_event_id = e.event_id)
-           AND NOT EXISTS (SELECT 1 FROM refunds WHERE source_event_id = e.event_id)
-           AND NOT EXISTS (SELECT 1 FROM disputes WHERE source_event_id = e.event_id)
-           AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE source_event_id = e.event_id)
+           AND NOT EXISTS (SELECT 1 FROM invoices WHERE invoice_id = e.object_id AND source_event_id = e.event_id)
+           AND NOT EXISTS (SELECT 1 FROM checkouts WHERE checkout_id = e.object_id AND source_event_id = e.event_id)
+           AND NOT EXISTS (SELECT 1 FROM payments WHERE charge_id = e.object_id AND source_event_id = e.event_id)
+           AND NOT EXISTS (SELECT 1 FROM refunds WHERE refund_id = e.object_id AND source_event_id = e.event_id)
+           AND NOT EXISTS (SELECT 1 FROM disputes WHERE dispute_id = e.object_id AND source_event_id = e.event_id)
+           AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE subscription_id = e.object_id AND source_event_id = e.event_id)
          ORDER BY received_at, event_id LIMIT :limit",
     )?;
     let rows = statement.query_map(

@@ -144,20 +144,23 @@ pub fn ledger(connection: &Connection, account: &str, limit: i64) -> Result<Vec<
     )
 }
 
-/// The entries that an event made.
+/// The entries that an event made, those of the events derived from it too.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn ledger_of_event(connection: &Connection, event: &str) -> Result<Vec<LedgerRow>, StoreError> {
     collect(
         connection,
-        "SELECT * FROM v_ledger WHERE source_event_id = :event ORDER BY entry_id, unit",
+        "SELECT * FROM v_ledger
+         WHERE source_event_id = :event
+            OR (source_event_id > 'job:correct:' || :event || ':' AND source_event_id < 'job:correct:' || :event || ';')
+         ORDER BY entry_id, unit",
         named_params! { ":event": event },
         ledger_row,
     )
 }
 
-fn ledger_row(row: &Row<'_>) -> rusqlite::Result<LedgerRow> {
+pub(super) fn ledger_row(row: &Row<'_>) -> rusqlite::Result<LedgerRow> {
     Ok(LedgerRow {
         entry_id: row.get("entry_id")?,
         account_id: row.get("account_id")?,
@@ -224,16 +227,32 @@ pub fn tier_changes(connection: &Connection, account: Option<&str>) -> Result<Ve
         "SELECT account_id, from_tier, to_tier, source_event_id, at FROM v_tier_changes
          WHERE :account IS NULL OR account_id = :account ORDER BY at, account_id",
         named_params! { ":account": account },
-        |row| {
-            Ok(TierChangeRow {
-                account_id: row.get("account_id")?,
-                from_tier: row.get("from_tier")?,
-                to_tier: row.get("to_tier")?,
-                source_event_id: row.get("source_event_id")?,
-                at: row.get("at")?,
-            })
-        },
+        tier_change_row,
     )
+}
+
+/// The changes of tiers that an event made.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn tier_changes_of_event(connection: &Connection, event: &str) -> Result<Vec<TierChangeRow>, StoreError> {
+    collect(
+        connection,
+        "SELECT account_id, from_tier, to_tier, source_event_id, at FROM v_tier_changes
+         WHERE source_event_id = :event ORDER BY account_id",
+        named_params! { ":event": event },
+        tier_change_row,
+    )
+}
+
+pub(super) fn tier_change_row(row: &Row<'_>) -> rusqlite::Result<TierChangeRow> {
+    Ok(TierChangeRow {
+        account_id: row.get("account_id")?,
+        from_tier: row.get("from_tier")?,
+        to_tier: row.get("to_tier")?,
+        source_event_id: row.get("source_event_id")?,
+        at: row.get("at")?,
+    })
 }
 
 /// A refund or a dispute of what granted credits to an account.
@@ -321,21 +340,23 @@ pub fn audit(connection: &Connection, filter: &AuditFilter) -> Result<Vec<AuditR
         named_params! {
             ":account": filter.account, ":event": filter.event, ":since": filter.since, ":limit": filter.limit,
         },
-        |row| {
-            Ok(AuditRow {
-                seq: row.get("seq")?,
-                at: row.get("at")?,
-                actor: row.get("actor")?,
-                action: row.get("action")?,
-                subject: row.get("subject")?,
-                event_id: row.get("event_id")?,
-                detail: row.get("detail")?,
-            })
-        },
+        audit_row,
     )
 }
 
-fn collect<T>(
+pub(super) fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    Ok(AuditRow {
+        seq: row.get("seq")?,
+        at: row.get("at")?,
+        actor: row.get("actor")?,
+        action: row.get("action")?,
+        subject: row.get("subject")?,
+        event_id: row.get("event_id")?,
+        detail: row.get("detail")?,
+    })
+}
+
+pub(super) fn collect<T>(
     connection: &Connection,
     sql: &str,
     parameters: &[(&str, &dyn rusqlite::ToSql)],

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use billingd::domain::policy::{Basis, Catalogue, Credits, Policy, PriceRule, Tiers};
-use billingd::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
+use billingd::ops::ingest::{Answer, Delivery, Duplicates, Errand, Ingest, Rules};
+use billingd::ops::replay::{self, How};
 use billingd::store::events::Source;
 use billingd::store::open::{self, Binding, ServerConnection};
 use billingd::store::payload::{self, Payload};
+use billingd::store::unfinished::Choice;
 use billingd::store::writer::Batch as _;
 use billingd::stripe::wire;
 use rusqlite::types::Value;
@@ -69,6 +71,11 @@ pub(crate) fn policy(basis: Basis, keep_until_period_end: bool) -> Policy {
         max_attempts: 5,
         asks_stripe: false,
     }
+}
+
+/// Live mode, its own events.
+fn binding() -> Binding {
+    Binding { livemode: true, connected_account: None }
 }
 
 /// A delivery of an event.
@@ -161,8 +168,7 @@ impl Books {
     /// Closes the database, if it is open, and opens it again.
     fn restart(&mut self) {
         self.server = None;
-        let binding = Binding { livemode: true, connected_account: None };
-        let server = open::server(&self.path(), &binding).expect("a database");
+        let server = open::server(&self.path(), &binding()).expect("a database");
         payload::keep_dictionary(server.connection()).unwrap();
         self.server = Some(server);
     }
@@ -177,6 +183,18 @@ impl Books {
 
     pub(crate) fn ingest(&self) -> Ingest {
         Ingest::new(self.policy.clone(), "account_id".into(), Duplicates::default())
+    }
+
+    /// A person beside the server runs again all that did not get through.
+    fn somebody_replays(&self, now: i64) {
+        let mut connection = open::beside(&self.path(), &binding()).expect("a connection beside the server");
+        let rules = Rules { policy: self.policy.clone(), metadata_key: "account_id".into() };
+        let errand = Errand::new(rules, "operator:alice");
+        let choice = Choice { failed: true, pending: true, ..Choice::default() };
+        let plan = replay::plan(&connection, &choice).expect("a plan");
+        for ids in plan.ids.chunks(replay::BATCH) {
+            replay::replay(&mut connection, &errand, ids, How::default(), now * 1000).expect("a replay");
+        }
     }
 
     /// Tells the batches in one transaction that is taken back.
@@ -197,7 +215,7 @@ impl Books {
         totals
     }
 
-    /// Tells the batches to a database of its own, each one committed, some followed by a restart; and, at the end,
+    /// Tells the batches to a database of its own, each one committed, some followed by replays and a restart; and, at the end,
     /// lets time pass.
     pub(crate) fn tell_for_good(
         policy: Policy,
@@ -213,6 +231,7 @@ impl Books {
             ingest.run(&transaction, jobs, now * 1000).expect("a batch");
             transaction.commit().unwrap();
             if *restarts {
+                books.somebody_replays(now);
                 books.restart();
                 ingest = books.ingest();
             }

@@ -7,6 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use billingd::samples::Sample;
+use serde_json::{Value, json};
+
+use super::fixtures::{Shape, event, nth_invoice_paid};
+use super::harness::open_outside;
 
 /// Needs privileges, and serves nothing that is still in use.
 const NOBODY_LISTENS: u16 = 1;
@@ -123,9 +127,9 @@ fn demo_replays_the_incident_and_leaves_nothing_behind() {
 fn demo_tells_programs_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let ran = run(folder.path(), &["demo", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.status, &report["as_expected"], &report["deliveries"]), (0, &true.into(), &99.into()));
-    assert_eq!(report["effects"], serde_json::json!({ "clawback": 1, "grant": 18, "tier change": 4 }));
+    assert_eq!(report["effects"], json!({ "clawback": 1, "grant": 18, "tier change": 4 }));
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn send_delivers_samples_once_and_again() {
     check(&serving.run(&["accounts", "list"]), 0, &["20.00 USD"]);
     let ran =
         serving.run(&["send", "customer.created", "invoice.paid", "--times", "20", "--concurrency", "8", "--json"]);
-    let sent: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let sent: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(
         (ran.status, &sent[0]["type"], &sent[1]["type"]),
         (0, &"customer.created".into(), &"invoice.paid".into())
@@ -230,7 +234,7 @@ cus_B    0 credits  80 credits     0 credits   80 credits
     let done = serving.run(&["import-ledger", "old.csv", "--apply", "--as", "alice"]);
     assert_eq!((done.status, transcript(&done)), (0, rows.into()));
     let again = serving.run(&["import-ledger", "old.csv", "--apply", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&again.out).unwrap();
+    let report: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((again.status, &report["already_imported"], &report["imported"]), (0, &5.into(), &0.into()));
     assert_eq!(report["rows"][1]["result"], "already_imported");
 
@@ -285,4 +289,139 @@ fn send_stays_on_this_machine_and_away_from_live_books() {
     check(&send("test.toml", &["--to", "http://example.com/"]), 1, &["loopback addresses only"]);
     check(&send("live.toml", &[]), 1, &["refused against live books"]);
     check(&send("test.toml", &[]), 1, &["not delivered"]);
+}
+
+/// An event that fails, one that waits, and one that is done.
+fn one_of_each(serving: &Serving) {
+    let mut poison = nth_invoice_paid(1);
+    poison["data"]["object"]["amount_paid"] = json!("much");
+    let refund = json!({
+        "id": "re_1", "object": "refund", "amount": 500, "currency": "usd", "status": "succeeded", "charge": null,
+        "payment_intent": "pi_1", "created": 1_700_000_000,
+    });
+    let waiting = event(Shape::New, "evt_2", "refund.created", refund);
+    for (name, event) in [("poison", poison), ("waiting", waiting), ("done", nth_invoice_paid(3))] {
+        std::fs::write(serving.path().join(format!("{name}.json")), event.to_string()).unwrap();
+        serving.run(&["send", &format!("{name}.json")]);
+    }
+}
+
+#[test]
+fn what_did_not_get_through_is_shown_in_groups_and_with_what_to_do_next() {
+    let serving = Serving::start();
+    check(&serving.run(&["events", "list", "--status", "failed"]), 0, &["no events"]);
+    one_of_each(&serving);
+    let failed = serving.run(&["events", "list", "--status", "failed"]);
+    check(
+        &failed,
+        0,
+        &["EVENTS  DEAD LETTERS  TYPE", "     1             0  invoice.paid  unreadable_object", "evt_1"],
+    );
+    let pending = serving.run(&["events", "list", "--status", "pending"]);
+    check(&pending, 0, &["refund.created  waits for payment", "payment:pi_1"]);
+    let rows: Value =
+        serde_json::from_str(&serving.run(&["events", "list", "--status", "failed", "--json"]).out).unwrap();
+    assert_eq!(
+        (rows[0]["event_id"].as_str(), rows[0]["error_code"].as_str()),
+        (Some("evt_1"), Some("unreadable_object"))
+    );
+    let story = serving.run(&["events", "show", "evt_2"]);
+    check(
+        &story,
+        0,
+        &["waits for    payment:pi_1", "invoice_payment.paid", "payload      kept", "events replay evt_2 --dry-run"],
+    );
+    check(
+        &serving.run(&["events", "show", "evt_1"]),
+        0,
+        &["unreadable_object", "failures     1", "events dismiss evt_1"],
+    );
+    let done = serving.run(&["events", "show", "evt_3"]);
+    check(&done, 0, &["outcome      applied", "entries", "20.00 USD", "grant"]);
+    assert!(!done.out.contains("next:"), "{}", done.out);
+    check(&serving.run(&["events", "show", "evt_9"]), 1, &["there is no event evt_9", "events list"]);
+}
+
+#[test]
+fn replay_tells_what_it_does_and_why_it_does_nothing() {
+    let serving = Serving::start();
+    one_of_each(&serving);
+    let failed = serving.run(&["events", "replay", "--failed"]);
+    check(
+        &failed,
+        3,
+        &["unreadable_object", "evt_1  invoice.paid  failed: unreadable_object", "amount_paid", "remove the cause"],
+    );
+    check(
+        &serving.run(&["events", "replay", "--pending", "--type", "refund.created"]),
+        0,
+        &["waits: waits for payment:pi_1"],
+    );
+    check(&serving.run(&["events", "replay", "--failed", "--type", "no.such"]), 0, &["no such events"]);
+    let dry = serving.run(&["events", "replay", "evt_1", "--dry-run", "--as", "alice"]);
+    check(&dry, 3, &["would fail", "audit   operator:alice event.failed in_1", "dry run: nothing was written"]);
+    check(&serving.run(&["events", "replay", "evt_3"]), 0, &["not run again: was completed before as applied"]);
+    check(&serving.run(&["events", "replay", "evt_1", "evt_9"]), 1, &["there is no event evt_9; nothing ran again"]);
+    for usage in [&["events", "replay"] as &[&str], &["events", "replay", "evt_1", "--failed"]] {
+        check(&serving.run(usage), 2, &["Usage"]);
+    }
+    let json: Value = serde_json::from_str(&serving.run(&["events", "replay", "--failed", "--json"]).out).unwrap();
+    assert_eq!((&json["plan"]["groups"][0]["count"], &json["counts"]["failed"]), (&json!(1), &json!(1)));
+    assert_eq!(json["events"][0]["result"], "failed");
+}
+
+#[test]
+fn dismiss_needs_a_reason_and_known_events() {
+    let serving = Serving::start();
+    one_of_each(&serving);
+    check(&serving.run(&["events", "dismiss", "evt_1"]), 2, &["--reason"]);
+    let unknown = serving.run(&["events", "dismiss", "evt_1", "evt_9", "--reason", "another shop"]);
+    check(&unknown, 1, &["there is no event evt_9; nothing is dismissed", "events list"]);
+    let ran = serving.run(&["events", "dismiss", "evt_1", "evt_3", "--reason", "another shop"]);
+    check(&ran, 0, &["evt_1  invoice.paid  dismissed", "evt_3  invoice.paid  was completed before as applied"]);
+    check(&serving.run(&["events", "show", "evt_1"]), 0, &["dismissed    by a person", "reason       another shop"]);
+    check(&serving.run(&["events", "replay", "evt_1"]), 0, &["dismissed, not run again", "--dismissed"]);
+}
+
+#[test]
+fn import_counts_what_it_read_and_names_what_it_could_not_read() {
+    let serving = Serving::start();
+    let lines = format!("{}\n{{\"id\":\n{}\n", nth_invoice_paid(1), nth_invoice_paid(2));
+    std::fs::write(serving.path().join("events.ndjson"), &lines).unwrap();
+    let broken = serving.run(&["events", "import", "events.ndjson"]);
+    check(
+        &broken,
+        3,
+        &["2 read: 1 new, 0 duplicate, 0 pending, 0 failed, 0 ignored, 1 unreadable", "entry 2 (line 2)"],
+    );
+    check(&broken, 3, &["correct the file and import it again"]);
+    let mut command = billingd(serving.path());
+    command.args(["--config", "billingd.toml", "events", "import", "-", "--json"]);
+    let mut piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let list = json!({ "object": "list", "data": [nth_invoice_paid(1), nth_invoice_paid(2)] }).to_string();
+    std::io::Write::write_all(&mut piped.stdin.take().unwrap(), list.as_bytes()).unwrap();
+    let output = piped.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &told["new"], &told["duplicate"]), (Some(0), &json!(1), &json!(1)));
+    check(
+        &serving.run(&["events", "import", "no-such-file"]),
+        1,
+        &["no-such-file cannot be read; nothing is imported"],
+    );
+    check(&serving.run(&["events", "import", "."]), 1, &["cannot be read on"]);
+}
+
+#[test]
+fn reap_ends_with_3_when_a_person_must_look() {
+    let serving = Serving::start();
+    one_of_each(&serving);
+    check(&serving.run(&["reap"]), 0, &["0 ran again", "no new dead letters"]);
+    let aged = "UPDATE events SET received_at = received_at - 7200000 WHERE event_id = 'evt_2'";
+    open_outside(&serving.path().join("billingd.db")).execute_batch(aged).unwrap();
+    check(&serving.run(&["reap"]), 0, &["no new dead letters"]);
+    let ran = serving.run(&["reap", "--older-than", "1h"]);
+    check(&ran, 3, &["1 new dead letters", "  evt_2", "events replay ID"]);
+    check(&serving.run(&["reap", "--older-than", "1h"]), 0, &["no new dead letters"]);
+    check(&serving.run(&["reap", "--older-than", "soon"]), 1, &["soon"]);
+    check(&serving.run(&["events", "show", "evt_2"]), 0, &["dead letter", "waited_too_long", "payment:pi_1"]);
 }

@@ -3,14 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Command;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use billingd::app;
 use billingd::domain::money::Currency;
 use billingd::ecb::feed;
 use billingd::ops::fx::{FxError, Told, Updated, update};
-use billingd::ops::ingest::{Duplicates, Ingest};
+use billingd::ops::ingest::Errand;
 use billingd::store::open;
 use serde_json::{Value, json};
 
@@ -42,12 +41,10 @@ fn file(days: &[&str]) -> String {
 
 fn tells(billing: &Billing, days: &[&str]) -> Result<Updated, FxError> {
     let rates = feed::parse(file(days).as_bytes()).expect("rates");
-    let policy = Arc::new(app::policy(billing.config()).expect("a policy"));
-    let mut ingest = Ingest::new(policy, "account_id".into(), Duplicates::default());
+    let errand = Errand::new(app::rules(billing.config()).expect("rules"), "operator:alice");
     let mut connection = open::beside(&billing.database(), &binding()).expect("a connection beside the server");
     let base = Currency::parse("eur").expect("a currency");
-    let told = Told { rates: &rates, base, source: "a test", actor: "operator:alice" };
-    update(&mut connection, &told, &mut ingest, NOW * 1000)
+    update(&mut connection, Told { rates, base, source: "a test".into() }, &errand, NOW * 1000)
 }
 
 /// An invoice over yen, paid on 2026-09-21.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -12,7 +13,8 @@ use actix_web::dev::ServerHandle;
 use billingd::app::{Service, Surroundings};
 use billingd::config::{self, Config};
 use billingd::ops;
-use billingd::store::open::Binding;
+use billingd::ops::ingest::{Errand, Rules};
+use billingd::store::open::{self, Binding};
 use billingd::store::reader::Reader;
 use billingd::store::writer::Limits;
 use billingd::stripe::signature;
@@ -323,6 +325,25 @@ impl Billing {
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.running = Some(Running::start(&self.config, self.surroundings));
+    }
+
+    /// Stops, and starts again on the same books with the config of another setup.
+    pub(crate) fn restart_with(&mut self, setup: Setup) {
+        self.stop();
+        (_, self.config) = setup.config_in(self.folder.path());
+        self.running = Some(Running::start(&self.config, self.surroundings));
+    }
+
+    /// What runs events on behalf of an operator, by the rules of this service.
+    pub(crate) fn errand_of(&self, operator: &str) -> Errand {
+        let policy = Arc::new(billingd::app::policy(&self.config).expect("a policy"));
+        let rules = Rules { policy, metadata_key: self.config.accounts.metadata_key.clone() };
+        Errand::new(rules, &format!("operator:{operator}"))
+    }
+
+    /// A connection as a command beside the server has it.
+    pub(crate) fn beside(&self) -> Connection {
+        open::beside(&self.database(), &binding()).expect("a connection beside the server")
     }
 
     pub(crate) fn reader(&self) -> Reader {

@@ -241,6 +241,7 @@ fn retention_takes_what_is_old_enough_and_no_more() {
         ages(&billing, id, 900 * DAY);
     }
     billing.somebody_runs("UPDATE events SET dismissed = 1 WHERE event_id = 'evt_dismissed'");
+    billing.somebody_runs("UPDATE events SET object_id = 'in_1' WHERE event_id = 'evt_named'");
     billing.somebody_runs("UPDATE invoices SET source_event_id = 'evt_named' WHERE invoice_id = 'in_1'");
     let pruned = prunes(&billing, keeping(30 * DAY, 90 * DAY));
     assert_eq!((pruned.payloads, pruned.ignored_events, pruned.stopped), (4, 2, false));
@@ -265,7 +266,7 @@ fn retention_goes_on_over_many_batches() {
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6001)
          INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
          SELECT 'evt_' || i, 'webhook', 'a', 'completed', iif(i % 3 = 0, 'ignored', 'applied'), 0, 1, i % 7, 1, 1 FROM n;
-         INSERT INTO event_payloads SELECT event_id, x'00', x'00' FROM events;
+         INSERT INTO event_payloads (event_id, body, digest) SELECT event_id, x'00', x'00' FROM events;
          INSERT INTO tier_changes (account_id, source_event_id, at) VALUES ('cus_1', 'evt_3', 1), ('cus_1', 'evt_6000', 1);
          INSERT INTO accounts (account_id) VALUES ('cus_1');",
     );
@@ -290,7 +291,7 @@ fn whatever_names_an_event_is_found_by_it() {
                    pragma_index_info(i.name) c WHERE t.type = 'table' AND c.seqno = 0 AND i.partial = 0 ORDER BY 1";
     let indexed = billing.rows(indexed);
     let naming = billing.rows(naming);
-    assert!(naming.len() > 8, "{naming:?}");
+    assert!(naming.len() > 3, "{naming:?}");
     for column in naming {
         assert!(indexed.contains(&column), "{column} has no index");
     }

@@ -54,6 +54,15 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
     }
 }
 
+/// Its payment, as for a session that grants nothing.
+pub(super) fn dismiss(checkout: &Checkout) -> Vec<Effect> {
+    let mut draft = Draft::default();
+    if is_a_fact(checkout) {
+        remember(&mut draft, checkout);
+    }
+    draft.effects
+}
+
 /// It is settled by itself: no invoice speaks for it.
 fn is_a_fact(checkout: &Checkout) -> bool {
     checkout.mode == "payment"

@@ -82,6 +82,11 @@ fn completed<'a>(invoice: &'a Invoice, facts: &Facts) -> Cow<'a, Invoice> {
     }
 }
 
+/// The snapshot and its payments, as for an invoice that grants nothing.
+pub(super) fn dismiss(event: &Event, invoice: &Invoice, facts: &Facts) -> Vec<Effect> {
+    snapshot(event, invoice, supersedes(event, &invoice.status, facts.invoice.as_ref())).effects
+}
+
 /// The snapshot, if it is the newest, and the payments and prices that it names, whatever its age.
 fn snapshot(event: &Event, invoice: &Invoice, newer: bool) -> Draft {
     let mut draft = Draft { effects: Vec::with_capacity(4), arrivals: Vec::with_capacity(2) };

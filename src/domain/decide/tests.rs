@@ -1056,11 +1056,13 @@ fn the_keys_of_effects_are_stable() {
 fn what_became_of_a_grant() {
     let some = || Granted { account: account(), units: Vec::new() };
     for (name, decided, expected) in [
-        ("granted", Decided::of_invoice(Some(some()), Some("open")), Decided::Granted(some())),
-        ("paid", Decided::of_invoice(None, Some("paid")), Decided::Nothing),
-        ("void", Decided::of_invoice(None, Some("void")), Decided::Nothing),
-        ("uncollectible", Decided::of_invoice(None, Some("uncollectible")), Decided::NotYet),
-        ("untold", Decided::of_invoice(None, None), Decided::NotYet),
+        ("granted", Decided::of_invoice(Some(some()), Some("open"), false), Decided::Granted(some())),
+        ("paid", Decided::of_invoice(None, Some("paid"), false), Decided::Nothing),
+        ("void", Decided::of_invoice(None, Some("void"), false), Decided::Nothing),
+        ("uncollectible", Decided::of_invoice(None, Some("uncollectible"), false), Decided::NotYet),
+        ("untold", Decided::of_invoice(None, None, false), Decided::NotYet),
+        ("dismissed", Decided::of_invoice(None, None, true), Decided::Nothing),
+        ("granted after all", Decided::of_invoice(Some(some()), None, true), Decided::Granted(some())),
         ("a granted session", Decided::of_checkout(Some(some()), true), Decided::Granted(some())),
         ("a session that granted nothing", Decided::of_checkout(None, true), Decided::Nothing),
         ("a session that nobody told of", Decided::of_checkout(None, false), Decided::NotYet),

@@ -1,0 +1,175 @@
+//! Stored events run again.
+
+use std::collections::BTreeMap;
+
+use clap::{ArgGroup, Args};
+use serde::Serialize;
+
+use crate::clock;
+use crate::config::Config;
+use crate::domain::ids::EventId;
+use crate::ops::replay::{self, BATCH, End, How, Plan, Replayed};
+use crate::store::unfinished::Choice;
+use crate::store::written::Written;
+
+use super::super::output::{Output, Table, amount, or_dash, plain};
+use super::super::progress::Progress;
+use super::super::{DONE, FOUND, beside, errand};
+
+/// More results than this are summed up, and only those that a person should look at are listed.
+const LISTED_MAX: usize = 20;
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true).args(["ids", "failed", "pending", "outcome", "kind"])))]
+pub(in crate::cli) struct ReplayArguments {
+    /// The events' ids
+    #[arg(value_name = "ID", conflicts_with_all = ["failed", "pending", "outcome", "kind"])]
+    ids: Vec<String>,
+    /// All failed events, dead letters too
+    #[arg(long)]
+    failed: bool,
+    /// All pending events
+    #[arg(long)]
+    pending: bool,
+    /// All events of this outcome; only `ignored` ones can run again, and not those that were dismissed
+    #[arg(long, value_parser = ["ignored"])]
+    outcome: Option<String>,
+    /// Of these, only events of this type; alone: the failed and pending ones of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Also run what was dismissed; only for events that are named
+    #[arg(long, requires = "ids")]
+    dismissed: bool,
+    /// Show exactly what it would write, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Who does this, for the audit log (default: the login name)
+    #[arg(long = "as", value_name = "NAME")]
+    operator: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    dry_run: bool,
+    plan: Plan,
+    counts: BTreeMap<End, usize>,
+    events: Vec<Replayed>,
+}
+
+pub(super) fn run(arguments: &ReplayArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let errand = errand(config, arguments.operator.as_deref())?;
+    let mut connection = beside(config)?;
+    let plan = plan(arguments, &connection)?;
+    if arguments.ids.is_empty() {
+        output.say(&render_plan(&plan))?;
+    }
+    let how = How { dismissed: arguments.dismissed, dry_run: arguments.dry_run };
+    let mut report = Report { dry_run: how.dry_run, plan, counts: BTreeMap::new(), events: Vec::new() };
+    let total = u64::try_from(report.plan.ids.len()).ok();
+    let (mut progress, mut done) = (Progress::new("events", total), 0);
+    for ids in report.plan.ids.chunks(BATCH) {
+        for mut one in replay::replay(&mut connection, &errand, ids, how, clock::now())? {
+            *report.counts.entry(one.end).or_default() += 1;
+            if !how.dry_run {
+                // `events show` tells it; here it would only take memory.
+                one.written = Written::default();
+            }
+            report.events.push(one);
+            done += 1;
+        }
+        progress.at(done);
+    }
+    if !how.dry_run {
+        errand.run_woken(&mut connection, clock::now())?;
+    }
+    drop(progress);
+    output.show(&report, render)?;
+    Ok(if report.events.iter().any(|one| one.end.is_bad()) { FOUND } else { DONE })
+}
+
+fn plan(arguments: &ReplayArguments, connection: &rusqlite::Connection) -> anyhow::Result<Plan> {
+    if arguments.ids.is_empty() {
+        let only_kind = !(arguments.failed || arguments.pending || arguments.outcome.is_some());
+        let choice = Choice {
+            failed: arguments.failed || only_kind,
+            pending: arguments.pending || only_kind,
+            ignored: arguments.outcome.is_some(),
+            kind: arguments.kind.clone(),
+        };
+        return Ok(replay::plan(connection, &choice)?);
+    }
+    let ids = arguments.ids.iter().map(|id| EventId::parse(id)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(unknown) = replay::unknown(connection, &ids)?.first() {
+        anyhow::bail!("there is no event {unknown}; nothing ran again; `billingd events list` shows the newest");
+    }
+    Ok(Plan { ids, groups: Vec::new() })
+}
+
+fn render_plan(plan: &Plan) -> String {
+    let mut table = Table::new(&[">EVENTS", "TYPE", "WHY"]);
+    for group in &plan.groups {
+        table.row(&[&group.count, &group.kind, &or_dash(Some(&group.why))]);
+    }
+    table.render("no such events")
+}
+
+fn render(report: &Report) -> String {
+    let mut text = String::new();
+    let all = report.dry_run || report.events.len() <= LISTED_MAX;
+    for one in report.events.iter().filter(|one| all || one.end.is_bad()) {
+        let why = one.why.as_ref().map(|why| format!(": {}", plain(why))).unwrap_or_default();
+        let end = words(one.end, report.dry_run);
+        text.push_str(&format!("{}  {}  {end}{why}\n", plain(&one.event_id), plain(&one.kind)));
+        text.push_str(&render_written(&one.written));
+    }
+    if report.events.len() > 1 {
+        let counts: Vec<String> =
+            report.counts.iter().map(|(end, count)| format!("{count} {}", words(*end, report.dry_run))).collect();
+        text.push_str(&format!("{}\n", counts.join(", ")));
+    }
+    if report.dry_run {
+        text.push_str("dry run: nothing was written\n");
+    } else if report.events.iter().any(|one| one.end.is_bad()) {
+        text.push_str(
+            "remove the cause and replay again; what is not ours: `billingd events dismiss ID --reason TEXT`\n",
+        );
+    }
+    text
+}
+
+fn words(end: End, is_dry: bool) -> &'static str {
+    match end {
+        End::Applied if is_dry => "would be applied",
+        End::Applied => "applied",
+        End::NoEffect if is_dry => "would have no effect",
+        End::NoEffect => "no effect",
+        End::Stale if is_dry => "would be stale",
+        End::Stale => "stale",
+        End::Ignored => "ignored, as before",
+        End::AlreadyCompleted => "not run again",
+        End::Dismissed => "dismissed, not run again",
+        End::Pending if is_dry => "would wait",
+        End::Pending => "waits",
+        End::Failed if is_dry => "would fail",
+        End::Failed => "failed",
+        End::DeadLetter if is_dry => "would fail as a dead letter",
+        End::DeadLetter => "failed, dead letter",
+        End::NoPayload | End::Damaged => "cannot run",
+    }
+}
+
+fn render_written(written: &Written) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<7} {}\n", plain(&value)));
+    for row in &written.entries {
+        line("entry", format!("{} {}  {}  {}", row.kind, amount(row.amount, &row.unit), row.account_id, row.fact));
+    }
+    for row in &written.tier_changes {
+        let (from, to) = (or_dash(row.from_tier.as_deref()), or_dash(row.to_tier.as_deref()));
+        line("tier", format!("{}  {from} -> {to}", row.account_id));
+    }
+    for row in &written.audit {
+        line("audit", format!("{} {} {}  {}", row.actor, row.action, row.subject, row.detail));
+    }
+    text
+}
