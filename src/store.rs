@@ -23,6 +23,7 @@ pub mod payload;
 pub mod payments;
 pub mod prices;
 pub mod reader;
+pub mod rehearsal;
 pub mod restore;
 pub mod retention;
 pub mod savepoint;

@@ -8,6 +8,7 @@ use clap::Args;
 use crate::clock;
 use crate::config::Config;
 use crate::ops::import_ledger::{self, Report, RowResult, Taken, Terms};
+use crate::store::rehearsal::Rehearsal;
 
 use super::DONE;
 use super::output::{Output, Table, amount, or_dash};
@@ -30,13 +31,15 @@ pub(super) fn run(arguments: &Arguments, config: &Config, output: &Output) -> an
     let named = || arguments.file.display().to_string();
     let table = std::fs::read(&arguments.file).with_context(named)?;
     let rows = import_ledger::read(&table).with_context(named)?;
+    // Also where nothing is written: the server may have another catalogue.
     let mut connection = super::beside(config)?;
     let operator = super::operator(arguments.operator.as_deref());
     let terms = Terms { operator: &operator, livemode: config.stripe.livemode };
     let report = if arguments.apply {
         import_ledger::apply(&mut connection, &rows, terms, clock::now())
     } else {
-        import_ledger::rehearse(&mut connection, &rows, terms, clock::now())
+        let mut rehearsal = Rehearsal::begin(&config.database.path)?;
+        import_ledger::rehearse(rehearsal.connection(), &rows, terms, clock::now())
     }
     .with_context(named)?;
     output.show(&report, render)?;

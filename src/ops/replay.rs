@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Transaction};
 use serde::Serialize;
+use thiserror::Error;
 
 use crate::clock::UnixMillis;
 use crate::domain::decision::Outcome;
+use crate::domain::facts::Asked;
 use crate::domain::ids::EventId;
 use crate::ops::apply::to_json;
 use crate::ops::ingest::{Answer, Errand, Stored, stored};
 use crate::store::audit::{self, Record};
 use crate::store::events::{self, EventRow};
+use crate::store::payload::{self, Payload};
 use crate::store::unfinished::{self, Choice, Chosen};
 use crate::store::written::{self, Written};
 use crate::store::{Desk, StoreError, savepoint};
+use crate::stripe::ask::{self, NoAnswer};
+use crate::stripe::client::Api;
+use crate::stripe::wire;
 
 /// How many events one transaction runs at most, so that deliveries never wait long for them.
 pub const BATCH: usize = 64;
@@ -132,6 +138,56 @@ impl End {
     }
 }
 
+/// Those of some events that would run again, but whose payload is not kept any more.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn without_payload(connection: &Connection, ids: &[EventId], how: How) -> Result<Vec<EventId>, StoreError> {
+    let mut without = Vec::new();
+    for id in ids {
+        let row = events::find(connection, id.as_str())?;
+        let runs = row.is_some_and(|row| row.source != "job" && finished(&row, how).is_none());
+        if runs && !payload::is_kept(connection, id.as_str())? {
+            without.push(id.clone());
+        }
+    }
+    Ok(without)
+}
+
+/// Gets the payload of an event back from Stripe; whether Stripe still has it.
+///
+/// # Errors
+/// When Stripe does not answer, or answers with something else; when it cannot be kept.
+pub fn fetch_again(api: &dyn Api, desk: &mut impl Desk, id: &EventId) -> Result<bool, NotFetched> {
+    let Asked::Told(body) = ask::event(api, id)? else { return Ok(false) };
+    if !wire::read(body.as_bytes(), "").is_ok_and(|event| event.id == *id) {
+        return Err(NotFetched::Other(id.clone()));
+    }
+    let (payload, id) = (Payload::pack(body.as_bytes())?, id.clone());
+    desk.write(move |transaction| payload::insert(transaction, &id, &payload))?;
+    Ok(true)
+}
+
+/// Why a payload could not be fetched again.
+#[derive(Debug, Error)]
+pub enum NotFetched {
+    /// Stripe does not answer.
+    #[error("{0}")]
+    NoAnswer(NoAnswer),
+    /// It is not what was asked for.
+    #[error("Stripe told another event than {0}; check stripe.api_base")]
+    Other(EventId),
+    /// The database did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<NoAnswer> for NotFetched {
+    fn from(error: NoAnswer) -> Self {
+        Self::NoAnswer(error)
+    }
+}
+
 /// Runs some events again, in one transaction.
 ///
 /// # Errors
@@ -179,7 +235,8 @@ fn replay_one(
     let delivery = match stored(transaction, id, &errand.rules().metadata_key)? {
         Stored::Whole(delivery) => *delivery,
         Stored::NoPayload => {
-            let why = "its payload is not kept any more; resend it from Stripe, which has it for 30 days";
+            let why = "its payload is not kept any more; Stripe has it for 30 days: with an API key a replay fetches it \
+                       (a dry run does not), without one resend it from the dashboard";
             return Ok(told(End::NoPayload, Some(why.into())));
         }
         Stored::Damaged(problem) => return Ok(told(End::Damaged, Some(problem))),

@@ -59,6 +59,17 @@ pub fn write<T>(
     Ok(checked)
 }
 
+/// A copy of `database` beside it that is gone when it is dropped.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when there is no room.
+pub(super) fn copy(database: &Path) -> Result<NamedTempFile, StoreError> {
+    require_room(database, database)?;
+    let copy = create(database, database)?;
+    vacuum_into(&open::for_reading(database)?, copy.path())?;
+    Ok(copy)
+}
+
 fn vacuum_into(source: &Connection, copy: &Path) -> Result<(), StoreError> {
     let copy = copy.to_str().ok_or_else(|| StoreError::unusable(copy, "is no UTF-8; give another name"))?;
     source.execute("VACUUM INTO :copy", named_params! { ":copy": copy })?;

@@ -108,6 +108,16 @@ pub(crate) fn fold(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Opens a copy that nobody else knows, and that need not survive anything.
+pub(super) fn for_rehearsal(path: &Path) -> Result<Connection, StoreError> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON; PRAGMA trusted_schema = OFF;
+         PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; PRAGMA temp_store = MEMORY;",
+    )?;
+    Ok(connection)
+}
+
 /// What every connection that only reads needs.
 pub(crate) fn prepare_for_reading(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;

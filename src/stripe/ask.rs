@@ -6,7 +6,7 @@ use super::client::{Api, ApiError, Kind, Pages, path};
 use super::wire::answers;
 use crate::domain::event::{Body, Charge, InvoicePayment, Line, PaymentRef, Price, Subscription, Unreadable};
 use crate::domain::facts::Asked;
-use crate::domain::ids::{ChargeId, CheckoutId, InvoiceId, PaymentId, PriceId, SubscriptionId};
+use crate::domain::ids::{ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId};
 
 /// More pages than any invoice or session can have.
 const PAGES_MAX: u32 = 100;
@@ -208,6 +208,14 @@ fn charge(api: &dyn Api, id: &str) -> Result<Option<Charge>, NoAnswer> {
         Body::Charge(charge) => Ok(Some(charge)),
         _ => Err(other_object(&path)),
     }
+}
+
+/// An event as Stripe rendered it when it happened; Stripe has it for 30 days.
+///
+/// # Errors
+/// [`NoAnswer`].
+pub fn event(api: &dyn Api, id: &EventId) -> Result<Asked<String>, NoAnswer> {
+    object(api, &path("/v1/events", id.as_str()), &[])
 }
 
 /// An object by its path, as Stripe wrote it.

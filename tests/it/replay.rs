@@ -6,6 +6,7 @@ use billingd::ops::replay::{self, End, How, Replayed};
 use billingd::store::unfinished::Choice;
 use serde_json::{Value, json};
 
+use super::fake_stripe::FakeStripe;
 use super::fixtures::{SHAPES, Shape, event, invoice, invoice_paid, line, merge};
 use super::harness::{Billing, NOW, Setup, spawn, wait_until};
 
@@ -123,7 +124,7 @@ fn a_replay_that_would_do_nothing_says_why() {
     billing.somebody_runs("DELETE FROM event_payloads WHERE event_id = 'evt_1'");
     let gone = replays(&billing, &[id("evt_1")], How::default());
     assert_eq!(ends(&gone), [("evt_1", End::NoPayload)]);
-    assert!(gone[0].why.as_ref().is_some_and(|why| why.contains("resend it from Stripe")));
+    assert!(gone[0].why.as_ref().is_some_and(|why| why.contains("resend it from the dashboard")));
     let unknown = replay::unknown(&billing.beside(), &[id("evt_1"), id("evt_9")]).expect("a look");
     assert_eq!(unknown, [id("evt_9")]);
     billing.restart();
@@ -321,4 +322,32 @@ fn replays_and_deliveries_beside_each_other_have_one_effect_each() {
     });
     assert_eq!(billing.row("SELECT balance FROM v_balances"), "300");
     assert_eq!(billing.row("SELECT count(*) FROM v_events WHERE status = 'failed' AND attempts = 2"), "30");
+}
+
+/// Story: an event was ignored before its type had a rule, and retention took its payload since.
+#[test]
+fn a_payload_that_retention_has_deleted_is_fetched_again() {
+    let mut billing = catalogue(FOREIGN).spawn();
+    let event = paid(Shape::New, "evt_1", "in_1", "price_new");
+    assert_eq!(billing.stripe_sends(&event).short(), "200 completed ignored");
+    assert_eq!(
+        billing.stripe_sends(&paid(Shape::New, "evt_2", "in_2", "price_basic")).short(),
+        "200 completed applied"
+    );
+    billing.somebody_runs("DELETE FROM event_payloads");
+    billing.restart_with(catalogue(NEW));
+    let ids = [id("evt_1"), id("evt_2")];
+    assert_eq!(
+        ends(&replays(&billing, &ids, How::default())),
+        [("evt_1", End::NoPayload), ("evt_2", End::AlreadyCompleted)]
+    );
+    let without = replay::without_payload(&billing.beside(), &ids, How::default()).expect("a read");
+    assert_eq!(without, [id("evt_1")], "what would not run is not asked for");
+    let stripe = FakeStripe::default();
+    let fetches = || replay::fetch_again(&stripe, &mut billing.beside(), &id("evt_1"));
+    assert!(!fetches().expect("an answer"), "after 30 days Stripe has it no more");
+    stripe.put(event);
+    assert!(fetches().expect("an answer"));
+    assert_eq!(ends(&replays(&billing, &ids[..1], How::default())), [("evt_1", End::Applied)]);
+    assert_eq!(billing.row("SELECT balance FROM v_balances WHERE account_id = 'cus_1'"), "600");
 }

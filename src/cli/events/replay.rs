@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use clap::{ArgGroup, Args};
+use rusqlite::Connection;
 use serde::Serialize;
 
+use crate::app;
 use crate::clock;
 use crate::config::Config;
 use crate::domain::ids::EventId;
 use crate::ops::replay::{self, BATCH, End, How, Plan, Replayed};
+use crate::stop::Stop;
 use crate::store::unfinished::Choice;
 use crate::store::written::Written;
 
@@ -68,6 +71,10 @@ pub(super) fn run(arguments: &ReplayArguments, config: &Config, output: &Output)
     let total = u64::try_from(report.plan.ids.len()).ok();
     let (mut progress, mut done) = (Progress::new("events", total), 0);
     for ids in report.plan.ids.chunks(BATCH) {
+        if !how.dry_run {
+            let without = replay::without_payload(&connection, ids, how)?;
+            fetch_again(config, &mut connection, &without, output)?;
+        }
         for mut one in replay::replay(&mut connection, &errand, ids, how, clock::now())? {
             *report.counts.entry(one.end).or_default() += 1;
             if !how.dry_run {
@@ -87,7 +94,21 @@ pub(super) fn run(arguments: &ReplayArguments, config: &Config, output: &Output)
     Ok(if report.events.iter().any(|one| one.end.is_bad()) { FOUND } else { DONE })
 }
 
-fn plan(arguments: &ReplayArguments, connection: &rusqlite::Connection) -> anyhow::Result<Plan> {
+/// Gets payloads back that retention has deleted. Those that Stripe does not give cannot run, and say so.
+fn fetch_again(config: &Config, connection: &mut Connection, ids: &[EventId], output: &Output) -> anyhow::Result<()> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let Some(client) = app::client(config, |name| std::env::var(name).ok(), Stop::default())? else { return Ok(()) };
+    for id in ids {
+        if let Err(error) = replay::fetch_again(&client, connection, id) {
+            output.say(&format!("{id}: its payload is not fetched again: {error}\n"))?;
+        }
+    }
+    Ok(())
+}
+
+fn plan(arguments: &ReplayArguments, connection: &Connection) -> anyhow::Result<Plan> {
     if arguments.ids.is_empty() {
         let only_kind = !(arguments.failed || arguments.pending || arguments.outcome.is_some());
         let choice = Choice {
