@@ -333,7 +333,8 @@ CREATE TABLE job_runs (
     run_id      INTEGER PRIMARY KEY,
     job         TEXT NOT NULL,
     started_at  INTEGER NOT NULL,
-    finished_at INTEGER,
+    finished_at INTEGER,                -- NULL: it runs, or its server ended in the middle
+    succeeded   INTEGER NOT NULL DEFAULT 0 CHECK (succeeded IN (0, 1)),
     result      TEXT
 ) STRICT;
 

@@ -2,14 +2,18 @@
 //! the result, as a table for people or (`--json`) as one document for programs.
 
 mod accounts;
+mod adopt;
 mod audit;
 mod check;
 mod demo;
+mod doctor;
 mod events;
 mod fx;
 mod init;
 mod output;
 mod post;
+mod progress;
+mod repair;
 mod send;
 mod serve;
 mod tables;
@@ -17,16 +21,21 @@ mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rusqlite::Connection;
 
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
+use crate::domain::ids::EventId;
 use crate::ops::adjust;
+use crate::ops::ingest::{Errand, Rules};
 use crate::store::open;
 use crate::store::reader::Reader;
+use crate::stripe::client::{Client, Stop};
 
 use output::Output;
 
@@ -97,6 +106,16 @@ enum Command {
     /// Exchange rates: what there is, and getting more
     #[command(subcommand)]
     Fx(fx::Command),
+    /// Take over the customers and subscriptions of a running Stripe account
+    #[command(after_help = "Examples:\n  billingd --config prod.toml adopt            what it would do\n  \
+        billingd --config prod.toml adopt --apply    do it")]
+    Adopt(adopt::AdoptArguments),
+    /// Clean up what went wrong before
+    #[command(subcommand)]
+    Repair(repair::Command),
+    /// Look at everything that could be wrong here or at Stripe, and tell how to put it right
+    #[command(after_help = "Example:\n  billingd --config prod.toml doctor")]
+    Doctor,
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -144,6 +163,9 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
         Command::Fx(command) => fx::run(command, config, output),
+        Command::Adopt(arguments) => adopt::run(arguments, config, output),
+        Command::Repair(command) => repair::run(command, config, output),
+        Command::Doctor => doctor::run(config, output),
         Command::Verify => verify::run(config, output),
         Command::Send(arguments) => send::run(arguments, config, output),
         Command::Demo | Command::Init { .. } | Command::Completions { .. } => Ok(DONE),
@@ -174,6 +196,28 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
         );
     }
     Ok(connection)
+}
+
+/// What runs events beside a server, on behalf of a person.
+fn errand(config: &Config, operator_given: Option<&str>) -> anyhow::Result<Errand> {
+    let rules = Rules { policy: Arc::new(app::policy(config)?), metadata_key: config.accounts.metadata_key.clone() };
+    Ok(Errand::new(rules, &format!("operator:{}", operator(operator_given))))
+}
+
+/// Who asks Stripe.
+///
+/// # Errors
+/// Also without a key.
+fn stripe(config: &Config) -> anyhow::Result<Client> {
+    let client = app::client(config, |name| std::env::var(name).ok(), Stop::default())?;
+    client.context("this asks Stripe, and there is no [stripe] api_key; a restricted key that may only read is enough")
+}
+
+/// An id that sorts by time and that nobody else makes.
+fn fresh_event_id() -> anyhow::Result<EventId> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random)?;
+    Ok(EventId::parse(&format!("op_{:012x}{}", clock::now(), base16ct::lower::encode_string(&random)))?)
 }
 
 /// The id of the account that an id or a reference names.

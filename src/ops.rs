@@ -2,9 +2,12 @@
 //! tables of [`crate::store`] meet. HTTP, command line and jobs are three doors to the same operations.
 
 pub mod adjust;
+pub mod adopt;
 mod apply;
+pub mod doctor;
 mod facts;
 pub mod fx;
 pub mod ingest;
+pub mod repair_subscription;
 pub mod resolve;
 pub mod verify;

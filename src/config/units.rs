@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error};
+use tokio_cron_scheduler::Job;
+use tokio_cron_scheduler::job::job_data::JobAndNextTick;
 
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
@@ -113,12 +115,20 @@ impl Schedule {
         if text.split_whitespace().count() != 6 {
             return Err(format!("`{text}` is no schedule of six fields; {advice}"));
         }
-        let mut job = tokio_cron_scheduler::Job::new(text, |_, _| {})
+        let mut job = Job::new(text, |_, _| {})
             .map_err(|_| format!("`{text}` is no schedule that the scheduler understands; {advice}"))?;
         match job.job_data() {
             Ok(data) if data.next_tick == 0 => Err(format!("`{text}` never comes; {advice}")),
             _ => Ok(Self(text.to_owned())),
         }
+    }
+
+    /// The last moment up to `now` at which it came, in Unix seconds, as the scheduler's own calendar has it.
+    #[must_use]
+    pub fn last_due(&self, now: i64) -> Option<i64> {
+        let now = JobAndNextTick::utc(u64::try_from(now).ok()?);
+        let calendar = Job::new(&self.0, |_, _| {}).and_then(|mut job| job.job_data()).ok()?.schedule()?;
+        calendar.find_previous_occurrence(&now, true).ok().map(|time| time.timestamp())
     }
 
     /// The expression.
@@ -309,6 +319,21 @@ mod tests {
         }
         for decimal in ["1.000001", "-0.5", "0.1234567", "NaN", "inf", "", "+1", "2"] {
             assert_eq!(Share::parse(decimal), None, "{decimal}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_knows_when_it_came_last() {
+        // 2026-11-30 is a Monday.
+        for (schedule, now, due) in [
+            ("0 30 3 * * *", "2026-11-30T03:30:00Z", "2026-11-30T03:30:00Z"),
+            ("0 30 3 * * *", "2026-11-30T03:29:59Z", "2026-11-29T03:30:00Z"),
+            ("0 */15 * * * *", "2026-11-30T12:44:01Z", "2026-11-30T12:30:00Z"),
+            ("0 0 4 * * SUN", "2026-11-30T12:00:00Z", "2026-11-29T04:00:00Z"),
+            ("0 0 0 29 2 *", "2026-11-30T12:00:00Z", "2024-02-29T00:00:00Z"),
+        ] {
+            let [now, due] = [now, due].map(|time| time.parse::<jiff::Timestamp>().unwrap().as_second());
+            assert_eq!(Schedule::parse(schedule).unwrap().last_due(now), Some(due), "{schedule}");
         }
     }
 

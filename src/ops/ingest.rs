@@ -3,6 +3,8 @@
 //! [`Ingest`] runs a batch of deliveries inside the writer's transaction, then what waited for them. An event that goes
 //! wrong takes back its own effects only; trouble with disk, memory or locks takes back the batch.
 
+mod errand;
+
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +26,8 @@ use crate::store::payload::{self, Payload};
 use crate::store::writer::Batch;
 use crate::store::{StoreError, savepoint, subscriptions};
 use crate::stripe::wire;
+
+pub use errand::{Done, Errand, Rules, Stored, stored};
 
 /// A repeat later than this after the first delivery was sent by hand: Stripe's own retries end after three days.
 const LATE_MS: i64 = 72 * 3_600_000;
@@ -216,8 +220,10 @@ impl Ingest {
             went_wrong: false,
             policy: &self.policy,
             metadata_key: &self.metadata_key,
+            actor: "stripe",
             repeats: self.taken.clone(),
             arrivals: Vec::new(),
+            ended: 0,
         }
     }
 }
@@ -245,9 +251,13 @@ struct Run<'a> {
     went_wrong: bool,
     policy: &'a Policy,
     metadata_key: &'a str,
+    /// On whose behalf.
+    actor: &'a str,
     repeats: HashMap<EventId, Repeats>,
     /// What became known in this run.
     arrivals: Vec<Need>,
+    /// How many held tiers were ended.
+    ended: usize,
 }
 
 impl Run<'_> {
@@ -360,7 +370,7 @@ impl Run<'_> {
             return self.duplicate(delivery);
         }
         self.keep(delivery)?;
-        self.books.apply_all(Cause { event: meta, actor: "stripe" }, &effects)?;
+        self.books.apply_all(Cause { event: meta, actor: self.actor }, &effects)?;
         self.arrivals.extend(arrivals);
         Ok(Answer::Completed { outcome, reason: reason.map(Into::into) })
     }
@@ -386,7 +396,7 @@ impl Run<'_> {
         self.listen_for_twins(&delivery.event)?;
         let detail = FailureDetail { code: failure.code, why: &failure.message, attempts: failed.attempts };
         let action = if failed.dead_letter { "event.dead_letter" } else { "event.failed" };
-        let cause = Cause { event: meta, actor: "stripe" };
+        let cause = Cause { event: meta, actor: self.actor };
         self.books.audit(cause, action, meta.object_id.unwrap_or(meta.kind), &detail)?;
         let (code, attempts) = (failure.code, failed.attempts);
         Ok(if failed.dead_letter { Answer::DeadLetter { code, attempts } } else { Answer::Failed { code, attempts } })
@@ -434,20 +444,15 @@ impl Run<'_> {
     }
 
     fn run_again(&mut self, id: &EventId) -> Result<(), StoreError> {
-        let connection = self.books.connection;
-        let Some((source, received)) = events::arrival(connection, id)? else { return Ok(()) };
-        let event = match payload::read(connection, id) {
-            Ok(Some(body)) => wire::read(&body, self.metadata_key).ok(),
-            Ok(None) => None,
-            Err(error) if error.is_environmental() => return Err(error),
-            Err(error) => {
-                tracing::error!(event_id = %id, %error, "a waiting event cannot be run again");
-                None
+        match stored(self.books.connection, id, self.metadata_key)? {
+            Stored::Whole(delivery) => {
+                let answer = self.deliver(&delivery)?;
+                tracing::info!(event_id = %id, answer = ?answer, "ran again what had waited");
             }
-        };
-        if let Some(event) = event {
-            let answer = self.deliver(&Delivery { event, payload: None, source, received })?;
-            tracing::info!(event_id = %id, answer = ?answer, "ran again what had waited");
+            Stored::NoPayload => {}
+            Stored::Damaged(problem) => {
+                tracing::error!(event_id = %id, problem, "a waiting event cannot be run again");
+            }
         }
         Ok(())
     }
@@ -461,9 +466,12 @@ impl Run<'_> {
         let mut is_stuck = false;
         if next_due.is_some_and(|due| due <= now) {
             for (id, due) in subscriptions::due(connection, now, DUE_MAX)? {
-                if let Err(failure) = self.apart(|run| run.end_held_tier(&id, due))? {
-                    is_stuck = true;
-                    tracing::error!(subscription = %id, error = failure.message, "a held tier could not be ended");
+                match self.apart(|run| run.end_held_tier(&id, due))? {
+                    Ok(()) => self.ended += 1,
+                    Err(failure) => {
+                        is_stuck = true;
+                        tracing::error!(subscription = %id, error = failure.message, "a held tier could not be ended");
+                    }
                 }
             }
         }
@@ -520,7 +528,7 @@ fn downgrade_id(id: &SubscriptionId, due: UnixSeconds, turn: u32) -> Result<Even
         .map_err(|error| StoreError::Damaged { what: format!("event id {text}"), problem: error.to_string() })
 }
 
-fn meta_of(delivery: &Delivery) -> EventMeta<'_> {
+pub(super) fn meta_of(delivery: &Delivery) -> EventMeta<'_> {
     EventMeta::of(&delivery.event, delivery.source, account_of(&delivery.event), delivery.received)
 }
 

@@ -1,0 +1,26 @@
+//! Cleans up what went wrong before.
+
+mod subscription;
+
+use clap::Subcommand;
+
+use crate::config::Config;
+
+use super::output::Output;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Compare a subscription with Stripe, or with a former state; bring it there
+    #[command(
+        after_help = "Examples:\n  billingd repair subscription sub_123                     what differs from Stripe\n  \
+        billingd repair subscription sub_123 --apply             bring it\n  \
+        billingd repair subscription sub_123 --to 417 --apply    back to what row 417 of `audit list` told"
+    )]
+    Subscription(subscription::SubscriptionArguments),
+}
+
+pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    match command {
+        Command::Subscription(arguments) => subscription::run(arguments, config, output),
+    }
+}
