@@ -4,12 +4,14 @@
 #![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
 
 mod adjust;
+mod adopt;
 mod books;
 mod cli;
 mod client;
 mod corpus;
 mod crash;
 mod dictionary;
+mod doctor;
 mod fake_stripe;
 mod fixtures;
 mod fx;
@@ -18,6 +20,7 @@ mod http;
 mod incident;
 mod model;
 mod order_free;
+mod repair_subscription;
 mod samples;
 mod sim;
 mod store;
