@@ -110,7 +110,7 @@ fn what_is_wrong_at_stripe_is_told() {
             "a key that is none",
             |fake| fake.order(Fault::at("*").body(401, "{\"error\": {}}")),
             &["key: /v1/customers: Stripe does not accept the key (401, req_0); check \
-               stripe.api_key"],
+               stripe.api_key: it may be mistyped, expired or revoked"],
         ),
     ] {
         let fake = healthy();
