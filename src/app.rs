@@ -19,7 +19,7 @@ use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
-use crate::ops::ingest::{Duplicates, Ingest};
+use crate::ops::ingest::{Duplicates, Ingest, Verified};
 use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
@@ -92,7 +92,9 @@ impl Service {
         open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
+        let verified = Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone()));
         let ingest = Ingest::new(policy, config.accounts.metadata_key.clone(), duplicates.clone());
+        let ingest = ingest.writing(verified.clone());
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
@@ -110,6 +112,7 @@ impl Service {
             writer: writer.clone(),
             reader,
             duplicates,
+            verified,
             rejections: Rejections::default(),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),

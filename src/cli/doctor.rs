@@ -51,6 +51,7 @@ fn of_books(config: &Config, now: i64) -> Vec<Check> {
     let expected = books::Expected {
         livemode: config.stripe.livemode,
         connected_account: config.stripe.connected_account.as_deref(),
+        secrets: config.webhooks.iter().map(|hook| (hook.path.as_str(), hook.signing_secrets.len())).collect(),
         digest_key: app::CATALOGUE_DIGEST,
         digest: &digest,
         pending_age_s: i64::try_from(config.alerts.pending_age.as_secs()).unwrap_or(i64::MAX),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::adopt::{CATALOGUE, DATE, says};
 use super::fake_stripe::{FakeStripe, Fault};
 use super::fixtures::{Shape, customer, invoice_paid};
-use super::harness::{Billing, NOW, Setup, spawn};
+use super::harness::{Billing, NOW, PATH, SECRET, Setup, spawn};
 
 fn problems(checks: &[Check]) -> Vec<String> {
     let is_problem = |check: &&Check| check.health == Health::Problem;
@@ -134,6 +134,7 @@ fn reads(billing: &Billing, due: Vec<(&'static str, i64)>) -> Vec<Check> {
     let expected = books::Expected {
         livemode: false,
         connected_account: None,
+        secrets: vec![(PATH, 2)],
         digest_key: app::CATALOGUE_DIGEST,
         digest: &digest,
         pending_age_s: 300,
@@ -209,6 +210,26 @@ fn what_is_wrong_with_the_books_is_told() {
     billing.somebody_runs("UPDATE meta SET value = 'test' WHERE key = 'livemode'");
 }
 
+/// A secret is being changed; which one does Stripe sign with?
+#[test]
+fn the_secret_that_verified_last_is_told() {
+    let toml = format!("[[webhook]]\npath = \"{PATH}\"\nsigning_secrets = [\"{SECRET}\", \"whsec_old\"]\n");
+    let billing = Setup::new().toml(&toml).spawn();
+    let seen = || {
+        let checks = reads(&billing, Vec::new());
+        checks.into_iter().find(|check| check.check == "secret").map(|check| check.seen).expect("a check")
+    };
+    assert_eq!(seen(), "of /webhooks/stripe: none has verified anything yet");
+    let first = invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000);
+    billing.stripe_sends_signed_with(PATH, &first, "whsec_nobodys", NOW);
+    assert_eq!(seen(), "of /webhooks/stripe: none has verified anything yet");
+    billing.stripe_sends_signed_with(PATH, &first, "whsec_old", NOW);
+    assert_eq!(seen(), "of /webhooks/stripe: number 2 of 2 verified last, 0s ago");
+    let second = invoice_paid(Shape::New, "evt_2", "in_2", "cus_1", 2_000);
+    billing.stripe_sends(&second);
+    assert_eq!(seen(), "of /webhooks/stripe: number 2 of 2 verified last, 0s ago", "written once a minute");
+}
+
 #[test]
 fn what_is_wrong_with_the_files_is_told() {
     let mut billing = spawn();
@@ -273,6 +294,7 @@ note     backup       there is none in {backups}
 ok       server       it runs
 ok       database     in WAL mode, schema as this billingd knows it
 ok       books        test mode, the account's own events
+note     secret       of /webhooks/stripe: none has verified anything yet
 ok       events       none failed, 0 pending
 ok       findings     none is open
 ok       key          reads all 12 kinds of objects that are asked for

@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use super::{Check, age};
 use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
+use crate::ops::ingest::last_verified;
 use crate::store::{StoreError, health, jobs, open};
 
 /// What the config says about the books.
@@ -16,6 +17,8 @@ pub struct Expected<'a> {
     pub connected_account: Option<&'a str>,
     /// The name under which the server keeps the digest of its catalogue.
     pub digest_key: &'a str,
+    /// The paths of our webhooks, and how many signing secrets each has.
+    pub secrets: Vec<(&'a str, usize)>,
     /// The digest of the catalogue.
     pub digest: &'a str,
     /// An event that waits longer is stuck, in seconds.
@@ -31,6 +34,9 @@ pub struct Expected<'a> {
 pub fn checks(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> Result<Vec<Check>, StoreError> {
     let mut checks = vec![mode(connection)?, binding(connection, expected)?];
     checks.extend(catalogue(connection, expected)?);
+    for (path, count) in &expected.secrets {
+        checks.push(secret(connection, path, *count, now)?);
+    }
     checks.extend(events(connection, expected, now)?);
     checks.push(findings(connection)?);
     checks.extend(overdue(connection, expected, now)?);
@@ -76,6 +82,17 @@ fn catalogue(connection: &Connection, expected: &Expected<'_>) -> Result<Option<
             "`systemctl restart billingd`",
         )
     }))
+}
+
+/// After a change of secrets: which one does Stripe sign with?
+fn secret(connection: &Connection, path: &str, count: usize, now: UnixMillis) -> Result<Check, StoreError> {
+    Ok(match last_verified(connection, path)? {
+        Some((secret, at)) => {
+            let (position, ago) = (secret + 1, age(now / 1000 - at));
+            Check::ok("secret", format!("of {path}: number {position} of {count} verified last, {ago} ago"))
+        }
+        None => Check::note("secret", format!("of {path}: none has verified anything yet")),
+    })
 }
 
 fn events(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> Result<Vec<Check>, StoreError> {
