@@ -197,7 +197,10 @@ impl Batch for Ingest {
             ran = self.begin(transaction, now, Savepoints::Each).all(&jobs, self.more_woken, self.next_due);
         }
         let Ran { answers, more_woken, next_due } = ran?;
-        self.verified.write(transaction, now)?;
+        // Not in a commit of its own.
+        if !answers.is_empty() || !self.taken.is_empty() {
+            self.verified.write(transaction, now)?;
+        }
         (self.more_woken, self.next_due) = (more_woken, next_due);
         Ok(answers)
     }
