@@ -275,7 +275,9 @@ fn billing_owner(database: &std::path::Path) -> u32 {
 
 #[test]
 fn doctor_tells_people_and_programs() {
-    let mut billing = Setup::new().toml(CATALOGUE).spawn();
+    // The program has another clock than the service, so it would find every job overdue.
+    let jobs = "[jobs]\nreaper = \"\"\nreconcile = \"\"\nretention = \"\"\n";
+    let mut billing = Setup::new().toml(&format!("{CATALOGUE}{jobs}")).spawn();
     let fake = healthy();
     let served = fake.serve();
     let url = served.url();
