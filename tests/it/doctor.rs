@@ -175,7 +175,11 @@ fn what_is_wrong_with_the_books_is_told() {
         ),
         ("UPDATE findings SET status = 'acknowledged' WHERE kind = 'credit_note'".to_owned(), None, &[]),
         (
-            format!("INSERT INTO meta (key, value) VALUES ('jobs_since', '{}')", NOW - 90_000),
+            format!(
+                "INSERT INTO meta (key, value) VALUES ('jobs_since', '{}')
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                NOW - 90_000
+            ),
             Some(NOW - 7_200),
             &["jobs: backup was due 2h 0m ago, and ran well never"],
         ),
