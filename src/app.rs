@@ -19,7 +19,7 @@ use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
-use crate::ops::ingest::{Duplicates, Ingest, Rules};
+use crate::ops::ingest::{Duplicates, Ingest, Rules, Verified};
 use crate::stop::Stop;
 use crate::store;
 use crate::store::open::{self, Binding};
@@ -95,7 +95,9 @@ impl Service {
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
+        let verified = Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone()));
         let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), duplicates.clone());
+        let ingest = ingest.writing(verified.clone());
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
@@ -115,6 +117,7 @@ impl Service {
             writer: writer.clone(),
             reader,
             duplicates,
+            verified,
             rejections: Rejections::default(),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),

@@ -2,10 +2,12 @@
 //! the result, as a table for people or (`--json`) as one document for programs.
 
 mod accounts;
+mod adopt;
 mod audit;
 mod backup;
 mod check;
 mod demo;
+mod doctor;
 mod events;
 mod fx;
 mod import_ledger;
@@ -24,16 +26,20 @@ mod verify;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rusqlite::Connection;
 
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
+use crate::domain::ids::EventId;
 use crate::ops::adjust;
 use crate::ops::ingest::Errand;
+use crate::stop::Stop;
 use crate::store::open;
 use crate::store::reader::Reader;
+use crate::stripe::client::Client;
 
 use output::Output;
 
@@ -114,6 +120,13 @@ enum Command {
     /// Make one pass over what did not get through: run it again, put aside what is too old
     #[command(after_help = "Example:\n  billingd reap --older-than 12h")]
     Reap(reap::ReapArguments),
+    /// Take over the customers and subscriptions of a running Stripe account
+    #[command(after_help = "Examples:\n  billingd --config prod.toml adopt            what it would do\n  \
+        billingd --config prod.toml adopt --apply    do it")]
+    Adopt(adopt::AdoptArguments),
+    /// Look at everything that could be wrong here or at Stripe, and tell how to put it right
+    #[command(after_help = "Example:\n  billingd --config prod.toml doctor")]
+    Doctor,
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
@@ -188,6 +201,8 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
         Command::Repair(command) => repair::run(command, config, output),
         Command::Reap(arguments) => reap::run(arguments, config, output),
+        Command::Adopt(arguments) => adopt::run(arguments, config, output),
+        Command::Doctor => doctor::run(config, output),
         Command::Verify => verify::run(config, output),
         Command::Prune { operator } => prune::run(operator.as_deref(), config, output),
         Command::Backup { file } => backup::write(file, config, output),
@@ -226,6 +241,22 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
 /// What runs events beside a server, on behalf of a person.
 fn errand(config: &Config, operator_given: Option<&str>) -> anyhow::Result<Errand> {
     Ok(Errand::new(app::rules(config)?, &format!("operator:{}", operator(operator_given))))
+}
+
+/// Who asks Stripe.
+///
+/// # Errors
+/// Also without a key.
+fn stripe(config: &Config) -> anyhow::Result<Client> {
+    let client = app::client(config, |name| std::env::var(name).ok(), Stop::default())?;
+    client.context("this asks Stripe, and there is no [stripe] api_key; a restricted key that may only read is enough")
+}
+
+/// An id that sorts by time and that nobody else makes.
+fn fresh_event_id() -> anyhow::Result<EventId> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random)?;
+    Ok(EventId::parse(&format!("op_{:012x}{}", clock::now(), base16ct::lower::encode_string(&random)))?)
 }
 
 /// The id of the account that an id or a reference names.

@@ -15,7 +15,7 @@ use actix_web::dev::Server;
 use actix_web::{App, HttpServer, web};
 
 use crate::clock::UnixMillis;
-use crate::ops::ingest::{Duplicates, Ingest};
+use crate::ops::ingest::{Duplicates, Ingest, Verified};
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 use crate::stripe::signature::Verifier;
@@ -43,6 +43,8 @@ pub struct Public {
     pub reader: Reader,
     /// Where such repeats are noted.
     pub duplicates: Duplicates,
+    /// Where it is noted which secret verified.
+    pub verified: Verified,
     /// Counts what was refused.
     pub rejections: Rejections,
     /// What all bodies may take at a time.

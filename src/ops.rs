@@ -2,9 +2,11 @@
 //! tables of [`crate::store`] meet. HTTP, command line and jobs are three doors to the same operations.
 
 pub mod adjust;
+pub mod adopt;
 mod apply;
 pub mod backup;
 pub mod dismiss;
+pub mod doctor;
 mod facts;
 pub mod fx;
 pub mod import;
@@ -14,6 +16,7 @@ mod paid;
 pub mod reap;
 pub mod remedy;
 pub mod repair;
+pub mod repair_subscription;
 pub mod replay;
 pub mod resolve;
 pub mod restore;

@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::config::Config;
-use crate::domain::ids::EventId;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::views::{
@@ -215,7 +214,7 @@ fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyh
         key: arguments.key.clone(),
         operator: super::operator(arguments.operator.as_deref()),
     };
-    let event = fresh_event_id()?;
+    let event = super::fresh_event_id()?;
     let adjusted = adjust::adjust(&mut connection, &adjustment, &event, config.stripe.livemode, clock::now())?;
     output.show(&adjusted, |adjusted| render_adjusted(adjusted, &arguments.unit))?;
     Ok(DONE)
@@ -224,11 +223,4 @@ fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyh
 fn render_adjusted(adjusted: &Adjusted, unit: &str) -> String {
     let done = if adjusted.new { "posted" } else { "was posted before, nothing changed" };
     format!("{}: {done} as {}; balance {}\n", adjusted.account_id, adjusted.event_id, amount(adjusted.balance, unit))
-}
-
-/// An id that sorts by time and that nobody else makes.
-fn fresh_event_id() -> anyhow::Result<EventId> {
-    let mut random = [0_u8; 8];
-    getrandom::fill(&mut random)?;
-    Ok(EventId::parse(&format!("op_{:012x}{}", clock::now(), base16ct::lower::encode_string(&random)))?)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::app;
-use crate::config::Config;
+use crate::config::{Basis, Config, Price, Proration};
 use crate::store::reader::Reader;
 
 use super::output::{Output, plain};
@@ -17,36 +17,8 @@ struct Checked {
 }
 
 pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let mut problems = Vec::new();
-    let mut notes = Vec::new();
-    for webhook in &config.webhooks {
-        for source in &webhook.signing_secrets {
-            if let Err(error) = source.resolve(&environment) {
-                problems.push(format!("webhook {}: {error}", webhook.path));
-            }
-        }
-    }
-    for token in &config.admin.tokens {
-        if let Err(error) = token.resolve(&environment) {
-            problems.push(format!("admin token {}: {error}", token.name));
-        }
-    }
-    match config.stripe.api_key.as_ref().map(|source| source.resolve(&environment)) {
-        Some(Err(error)) => problems.push(format!("[stripe] api_key: {error}")),
-        Some(Ok(_)) => {}
-        None => {
-            notes.push("no [stripe] api_key: nothing calls Stripe; thin events, long invoices and checkouts without metadata stay pending".into());
-        }
-    }
-    if config.jobs.fx.is_some()
-        && let Err(error) = config.fx.url.resolve(&environment)
-    {
-        problems.push(format!("[fx] url: {error}"));
-    }
-    if let Err(error) = app::policy(config) {
-        problems.push(format!("{error:#}"));
-    }
+    let mut problems = problems(config);
+    let mut notes = if config.stripe.api_key.is_none() { never_resolves(config) } else { Vec::new() };
     let path = &config.database.path;
     if path.exists() {
         if let Err(error) = Reader::open(path, 1) {
@@ -59,6 +31,72 @@ pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let checked = Checked { problems, notes, config: config.redacted() };
     output.show(&checked, render)?;
     Ok(status)
+}
+
+/// What is wrong with secrets and rules.
+pub(super) fn problems(config: &Config) -> Vec<String> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let mut problems = Vec::new();
+    for webhook in &config.webhooks {
+        for source in &webhook.signing_secrets {
+            if let Err(error) = source.resolve(&environment) {
+                problems.push(format!("webhook {}: {error}", webhook.path));
+            }
+        }
+    }
+    for token in &config.admin.tokens {
+        if let Err(error) = token.resolve(&environment) {
+            problems.push(format!("admin token {}: {error}", token.name));
+        }
+    }
+    if let Some(Err(error)) = config.stripe.api_key.as_ref().map(|source| source.resolve(&environment)) {
+        problems.push(format!("[stripe] api_key: {error}"));
+    }
+    if config.jobs.fx.is_some()
+        && let Err(error) = config.fx.url.resolve(&environment)
+    {
+        problems.push(format!("[fx] url: {error}"));
+    }
+    if let Err(error) = app::policy(config) {
+        problems.push(format!("{error:#}"));
+    }
+    problems
+}
+
+/// What stays pending for good as long as there is no key to ask Stripe with.
+pub(super) fn never_resolves(config: &Config) -> Vec<String> {
+    let mut notes = vec![
+        "no [stripe] api_key: nothing calls Stripe, and nobody finds out what it never delivered".to_owned(),
+        "without a key, events of a thin destination stay pending (object:…): let the endpoint send snapshots"
+            .to_owned(),
+        "without a key, refunds and disputes of API versions from 2025-03-31 on stay pending (payment:…) unless \
+         invoice_payment.paid is delivered: subscribe to it"
+            .to_owned(),
+        "without a key, subscriptions with more items than an event carries stay pending (subscription:…)".to_owned(),
+    ];
+    if config.credits.basis == Basis::Catalogue {
+        notes.push("without a key, invoices with more lines than an event carries stay pending (lines:…)".to_owned());
+        notes.push(
+            "without a key, paid checkouts without invoice stay pending (session:…) unless their metadata tell price and \
+             quantity"
+                .to_owned(),
+        );
+        notes.extend(prorations(config));
+    }
+    notes
+}
+
+/// The prices of the list whose prorations nobody can work out.
+fn prorations(config: &Config) -> Option<String> {
+    let lacks = |price: &&Price| !price.foreign && price.credits.is_some() && price.unit_amount.is_none();
+    let prices: Vec<&str> = config.prices.iter().filter(lacks).map(|price| price.id.as_str()).collect();
+    if prices.is_empty() || config.credits.proration != Proration::Prorate {
+        return None;
+    }
+    Some(format!(
+        "without a key, prorations of {} stay pending (price:…) until an event tells their unit amount: set unit_amount",
+        prices.join(", ")
+    ))
 }
 
 fn render(checked: &Checked) -> String {

@@ -58,7 +58,8 @@ impl State {
     }
 
     /// Nothing leaves these: a new purchase makes a new subscription.
-    fn is_terminal(&self) -> bool {
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
         matches!(self.status.as_str(), "canceled" | "incomplete_expired")
     }
 }

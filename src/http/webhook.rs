@@ -93,11 +93,12 @@ async fn deliver(
 fn authentic(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<Event, Refusal> {
     let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
-    endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
+    let secret = endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
         status: StatusCode::BAD_REQUEST,
         code: rejection.code(),
         message: rejection.message().into(),
     })?;
+    public.verified.note(index, secret, received);
     wire::read(body, &public.metadata_key).map_err(|error| Refusal {
         status: StatusCode::BAD_REQUEST,
         code: error.code(),

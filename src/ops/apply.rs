@@ -12,6 +12,7 @@ use crate::domain::subscription::Standing;
 use crate::store::audit::{self, Head, Record};
 use crate::store::events::{self, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
+use crate::store::snapshots::StateText;
 use crate::store::{StoreError, accounts, findings, invoices, payments, prices, subscriptions};
 
 /// The books of one transaction.
@@ -225,31 +226,22 @@ struct Change<'a, B: Serialize, A: Serialize> {
     why: &'a str,
 }
 
-/// A subscription as the audit log keeps it: all columns, so that a former state can be restored from it.
+/// A subscription as the audit log keeps it: its whole state, so that it can be brought back, and what followed from it.
 #[derive(Serialize, PartialEq)]
 struct StandingText<'a> {
-    account: Option<&'a str>,
-    status: &'a str,
+    #[serde(flatten)]
+    state: StateText,
     tier: Option<&'a str>,
-    prices: Vec<(&'a str, Option<i64>)>,
-    current_period_end: Option<i64>,
-    ends_at: Option<i64>,
-    collection_paused: bool,
     pending_tier: Option<&'a str>,
     pending_tier_at: Option<i64>,
 }
 
 impl<'a> StandingText<'a> {
     fn of(standing: &'a Standing) -> Self {
-        let (state, pending) = (&standing.state, standing.pending.as_ref());
+        let pending = standing.pending.as_ref();
         Self {
-            account: state.account.as_ref().map(AccountId::as_str),
-            status: &state.status,
+            state: StateText::of(&standing.state),
             tier: standing.tier.as_deref(),
-            prices: state.items.iter().map(|item| (item.price.id.as_str(), item.quantity)).collect(),
-            current_period_end: state.current_period_end,
-            ends_at: state.ends_at,
-            collection_paused: state.collection_paused,
             pending_tier: pending.and_then(|pending| pending.tier.as_deref()),
             pending_tier_at: pending.map(|pending| pending.at),
         }

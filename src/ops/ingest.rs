@@ -4,6 +4,7 @@
 //! wrong takes back its own effects only; trouble with disk, memory or locks takes back the batch.
 
 mod errand;
+mod verified;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ use crate::store::{StoreError, savepoint, subscriptions};
 use crate::stripe::wire;
 
 pub use errand::{Done, Errand, Rules, Stored, stored};
+pub use verified::{Verified, last_verified};
 
 /// A repeat later than this after the first delivery was sent by hand: Stripe's own retries end after three days.
 const LATE_MS: i64 = 72 * 3_600_000;
@@ -150,6 +152,7 @@ pub struct Ingest {
     policy: Arc<Policy>,
     metadata_key: String,
     duplicates: Duplicates,
+    verified: Verified,
     /// The repeats that the batch at hand counts.
     taken: HashMap<EventId, Repeats>,
     /// Woken events wait for the next batch.
@@ -164,7 +167,15 @@ impl Ingest {
     #[must_use]
     pub fn new(policy: Arc<Policy>, metadata_key: String, duplicates: Duplicates) -> Self {
         // What a former run has left is looked for at once.
-        Self { policy, metadata_key, duplicates, taken: HashMap::new(), more_woken: true, next_due: Some(0) }
+        let (verified, taken) = (Verified::default(), HashMap::new());
+        Self { policy, metadata_key, duplicates, verified, taken, more_woken: true, next_due: Some(0) }
+    }
+
+    /// Writes what the door notes about signing secrets.
+    #[must_use]
+    pub fn writing(mut self, verified: Verified) -> Self {
+        self.verified = verified;
+        self
     }
 }
 
@@ -186,6 +197,10 @@ impl Batch for Ingest {
             ran = self.begin(transaction, now, Savepoints::Each).all(&jobs, self.more_woken, self.next_due);
         }
         let Ran { answers, more_woken, next_due } = ran?;
+        // Not in a commit of its own.
+        if !answers.is_empty() || !self.taken.is_empty() {
+            self.verified.write(transaction, now)?;
+        }
         (self.more_woken, self.next_due) = (more_woken, next_due);
         Ok(answers)
     }

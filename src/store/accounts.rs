@@ -51,6 +51,14 @@ pub fn held(connection: &Connection, account: &AccountId) -> Result<Option<Accou
         .optional()?)
 }
 
+/// How many accounts there are.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn count(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection.prepare_cached("SELECT count(*) FROM accounts")?.query_row([], |row| row.get(0))?)
+}
+
 /// The plan that an account is on.
 ///
 /// # Errors

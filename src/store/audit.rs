@@ -3,6 +3,8 @@
 //! The hash of a row is SHA-256 over the hash of the row before it and the JSON array of its other columns, so that
 //! no row can be changed, taken out or put in between without breaking every later one.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 use sha2::{Digest as _, Sha256};
 
@@ -83,6 +85,18 @@ fn link(previous: &Hash, seq: i64, record: &Record<'_>) -> Hash {
 
 /// Walks the whole chain; returns its end, or the number of the first row that does not fit,
 /// the column that shows it, and why.
+/// How many rows of each action there are after `seq`.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn actions_since(connection: &Connection, seq: i64) -> Result<BTreeMap<String, i64>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT action, count(*) AS rows FROM audit_log WHERE seq > :seq GROUP BY action")?;
+    let rows = statement.query_map(named_params! { ":seq": seq }, |row| Ok((row.get("action")?, row.get("rows")?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Walks the whole chain; returns its end, or the number of the first row that does not fit and why.
 ///
 /// # Errors
 /// [`StoreError::Sql`].

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 pub const RUNS_KEPT: i64 = 1_000;
 
 /// The name under which a database keeps since when jobs run on it.
-const JOBS_SINCE: &str = "jobs_since";
+pub const JOBS_SINCE: &str = "jobs_since";
 
 /// A run of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -205,6 +205,22 @@ pub(crate) fn lock_for_server(path: &Path) -> Result<File, StoreError> {
     }
 }
 
+/// Whether a server runs on this database now.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when its lock cannot be looked at.
+pub fn is_served(path: &Path) -> Result<bool, StoreError> {
+    let lock_path = beside_path(path, ".lock");
+    let trouble = |error| StoreError::unusable(&lock_path, format!("cannot be looked at: {error}"));
+    match File::open(&lock_path).map(|lock| lock.try_lock_shared()) {
+        Ok(Ok(())) => Ok(false),
+        Ok(Err(TryLockError::WouldBlock)) => Ok(true),
+        Ok(Err(TryLockError::Error(error))) => Err(trouble(error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(trouble(error)),
+    }
+}
+
 /// A file beside another one, with the same name and more.
 pub(crate) fn beside_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

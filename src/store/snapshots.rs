@@ -19,9 +19,9 @@ pub(super) struct SnapshotText {
     state: StateText,
 }
 
-/// How a state is written.
-#[derive(Serialize, Deserialize)]
-pub(super) struct StateText {
+/// How a state is written, here and in the audit log.
+#[derive(PartialEq, Serialize, Deserialize)]
+pub(crate) struct StateText {
     account: Option<String>,
     status: String,
     items: Vec<ItemText>,
@@ -30,7 +30,7 @@ pub(super) struct StateText {
     collection_paused: bool,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 struct ItemText {
     id: String,
     price: String,
@@ -77,7 +77,7 @@ impl PlaceText {
 }
 
 impl StateText {
-    pub(super) fn of(state: &State) -> Self {
+    pub(crate) fn of(state: &State) -> Self {
         let item = |item: &Item| ItemText {
             id: item.id.clone(),
             price: item.price.id.to_string(),

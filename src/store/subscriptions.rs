@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use crate::domain::event::{PriceRef, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId, InvoiceId, PriceId, SubscriptionId};
-use crate::domain::subscription::{Contribution, Known, PaidPeriod, Pending, Standing};
+use crate::domain::subscription::{Contribution, Known, PaidPeriod, Pending, Standing, State};
 use crate::store::StoreError;
 use crate::store::snapshots::{ListedText, SnapshotText, StateText, from_json, to_json};
 
@@ -64,6 +64,22 @@ fn standing(connection: &Connection, id: &SubscriptionId, known: &Known) -> Resu
             })
         })
         .optional()?)
+}
+
+/// The state that a subscription had after row `seq` of the audit log; `None`: the row tells none of it.
+///
+/// # Errors
+/// [`StoreError::Sql`]; [`StoreError::Damaged`] when the row cannot be read.
+pub fn audited(connection: &Connection, id: &SubscriptionId, seq: i64) -> Result<Option<State>, StoreError> {
+    #[derive(serde::Deserialize)]
+    struct Detail {
+        after: StateText,
+    }
+    let detail: Option<String> = connection
+        .prepare_cached("SELECT detail FROM audit_log WHERE seq = :seq AND action = 'subscription' AND subject = :id")?
+        .query_row(named_params! { ":seq": seq, ":id": id }, |row| row.get("detail"))
+        .optional()?;
+    detail.map(|detail| from_json::<Detail>(id, &detail)?.after.state(id)).transpose()
 }
 
 /// Keeps what is known of a subscription, and how it stands: all columns together.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::value::RawValue;
+
 use super::client::{Api, ApiError, Kind, Pages, path};
 use super::wire::answers;
 use crate::domain::event::{Body, Charge, InvoicePayment, Line, PaymentRef, Price, Subscription, Unreadable};
@@ -10,6 +12,9 @@ use crate::domain::ids::{ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, Pr
 
 /// More pages than any invoice or session can have.
 const PAGES_MAX: u32 = 100;
+
+/// Where the items of subscriptions are.
+const ITEMS: &str = "/v1/subscription_items";
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,15 +106,22 @@ pub fn subscription(api: &dyn Api, id: &SubscriptionId) -> Result<Asked<Subscrip
         return Err(other_object(&path));
     };
     if subscription.items_truncated {
-        let query = [("subscription", id.as_str())];
         let mut items = Vec::new();
-        for item in Pages::new(api, "/v1/subscription_items", &query).at_most(PAGES_MAX).items() {
+        for item in items_of(api, id) {
             let item = answers::subscription_item(item?.get());
-            items.push(item.map_err(|problem| unreadable("/v1/subscription_items", problem))?);
+            items.push(item.map_err(|problem| unreadable(ITEMS, problem))?);
         }
         (subscription.items, subscription.items_truncated) = (items, false);
     }
     Ok(Asked::Told(subscription))
+}
+
+/// All items of a subscription, as Stripe wrote them.
+pub(super) fn items_of<'a>(
+    api: &'a dyn Api,
+    id: &'a SubscriptionId,
+) -> impl Iterator<Item = Result<Box<RawValue>, ApiError>> + use<'a> {
+    Pages::new(api, ITEMS, &[("subscription", id.as_str())]).at_most(PAGES_MAX).items()
 }
 
 /// What the payment of this name paid: `pi_…`, or the id of a charge.

@@ -16,6 +16,7 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ureq::Agent;
@@ -47,6 +48,11 @@ pub trait Api: Send + Sync {
     /// # Errors
     /// [`ApiError`], whose kind says what a caller can do.
     fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError>;
+
+    /// What time it was where the last answer came from, in Unix seconds; `None`: no answer told.
+    fn time(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// What a client needs to know.
@@ -136,6 +142,8 @@ struct Inner {
     budget: Budget,
     stop: Stop,
     pace: Arc<dyn Pace>,
+    /// The time of the last answer; 0: none was told.
+    told_time: AtomicI64,
 }
 
 impl fmt::Debug for Client {
@@ -173,7 +181,8 @@ impl Client {
         let account = connected_account.map(HeaderValue::try_from).transpose().map_err(|_| Unusable::Account)?;
         let budget = Budget::new(limits.per_second, limits.at_once);
         let agent = agent(&limits, uri.scheme_str() == Some("https"));
-        Ok(Self(Arc::new(Inner { agent, base, authorization, account, limits, budget, stop, pace })))
+        let told_time = AtomicI64::new(0);
+        Ok(Self(Arc::new(Inner { agent, base, authorization, account, limits, budget, stop, pace, told_time })))
     }
 
     /// Changes something at Stripe because of an event. However often this is repeated for one event, within a day it
@@ -218,7 +227,11 @@ impl Client {
         let broken = |error| unanswered(question.path, &error);
         let mut response = self.send(question).map_err(broken)?;
         let body = response.body_mut().with_config().limit(self.0.limits.answer_bytes_max).read_to_vec();
-        Answer::new(response.status().as_u16(), response.headers(), body.map_err(broken)?).read(question.path)
+        let answer = Answer::new(response.status().as_u16(), response.headers(), body.map_err(broken)?);
+        if let Some(date) = answer.date {
+            self.0.told_time.store(date, Ordering::Relaxed);
+        }
+        answer.read(question.path)
     }
 
     fn send(&self, question: &Question<'_>) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
@@ -247,6 +260,10 @@ impl Client {
 impl Api for Client {
     fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
         self.ask(&Question { path, pairs: url::pairs(query), idempotency_key: None })
+    }
+
+    fn time(&self) -> Option<i64> {
+        Some(self.0.told_time.load(Ordering::Relaxed)).filter(|time| *time > 0)
     }
 }
 

@@ -85,6 +85,12 @@ pub fn read(body: &[u8], metadata_key: &str) -> Result<Event, NotAnEvent> {
     })
 }
 
+/// The id that an object gives itself.
+#[must_use]
+pub fn object_id(object: &str) -> Option<String> {
+    envelope::short(parse::<Head<'_>>(object).ok()?.id.told())
+}
+
 /// A thin event with the object that it names, as Stripe's API told it when it was asked at `at`: as if a snapshot
 /// event had carried it. An empty object: Stripe does not have it.
 #[must_use]

@@ -77,6 +77,8 @@ struct State {
     page_after: BTreeMap<(String, String), u32>,
     hanging: usize,
     releases: usize,
+    /// The `date` of the last answer, if a fault gave it one.
+    time: Option<i64>,
 }
 
 /// One object in both families of shapes.
@@ -267,6 +269,12 @@ impl Api for FakeStripe {
             (HeaderName::try_from(name).expect("a name"), HeaderValue::try_from(value).expect("a value"))
         };
         let headers: HeaderMap = reply.headers.iter().map(header).collect();
-        Answer::new(reply.status, &headers, reply.body).read(path).map_err(|missed| missed.error)
+        let answer = Answer::new(reply.status, &headers, reply.body);
+        self.state().time = answer.date;
+        answer.read(path).map_err(|missed| missed.error)
+    }
+
+    fn time(&self) -> Option<i64> {
+        self.state().time
     }
 }

@@ -109,3 +109,31 @@ pub(crate) fn merge(object: &mut Value, more: Value) {
         object.extend(more);
     }
 }
+
+/// A customer with the user's own id for it.
+pub(crate) fn customer(id: &str, reference: &str) -> Value {
+    json!({
+        "id": id, "object": "customer", "created": NOW - 90_000, "livemode": false, "email": "jane@example.com",
+        "metadata": { "account_id": reference },
+    })
+}
+
+/// A subscription to one of a price.
+pub(crate) fn subscription(shape: Shape, id: &str, customer: &str, price: &str, status: &str) -> Value {
+    let mut item = json!({
+        "id": format!("si_of_{id}"), "object": "subscription_item", "quantity": 1, "subscription": id,
+        "price": {
+            "id": price, "object": "price", "currency": "usd", "product": "prod_1", "lookup_key": null,
+            "type": "recurring", "unit_amount": 2_000, "unit_amount_decimal": "2000",
+        },
+    });
+    let end = json!({ "current_period_end": NOW + 2_588_400 });
+    let mut subscription = json!({
+        "id": id, "object": "subscription", "customer": customer, "status": status, "created": NOW - 80_000,
+        "livemode": false, "cancel_at": null, "cancel_at_period_end": false, "ended_at": null, "pause_collection": null,
+        "metadata": {},
+    });
+    merge(if shape == Shape::New { &mut item } else { &mut subscription }, end);
+    merge(&mut subscription, json!({ "items": { "object": "list", "has_more": false, "data": [item] } }));
+    subscription
+}

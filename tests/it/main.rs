@@ -4,12 +4,14 @@
 #![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
 
 mod adjust;
+mod adopt;
 mod books;
 mod cli;
 mod client;
 mod corpus;
 mod crash;
 mod dictionary;
+mod doctor;
 mod fake_stripe;
 mod fixtures;
 mod fx;
@@ -22,6 +24,7 @@ mod model;
 mod order_free;
 mod reap;
 mod repair;
+mod repair_subscription;
 mod replay;
 mod samples;
 mod sim;

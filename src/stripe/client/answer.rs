@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use ureq::http::HeaderMap;
@@ -23,6 +25,8 @@ pub struct Answer {
     pub hints: Hints,
     /// The `Request-Id`.
     pub request_id: Option<String>,
+    /// When it was made, by the clock of whoever answers, in Unix seconds.
+    pub date: Option<i64>,
     /// The bytes.
     pub body: Vec<u8>,
 }
@@ -66,6 +70,7 @@ impl Answer {
             status,
             hints: Hints { should_retry, retry_after: retry_after.filter(|wait| *wait <= RETRY_AFTER_MAX) },
             request_id: text("request-id").and_then(word),
+            date: text("date").and_then(seconds),
             body,
         }
     }
@@ -142,6 +147,11 @@ fn word(text: &str) -> Option<String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-' | '[' | ']');
     let fits = (1..=WORD_BYTES_MAX).contains(&text.len()) && text.chars().all(is_plain);
     fits.then(|| text.to_owned())
+}
+
+/// The time of a `Date` header.
+fn seconds(date: &str) -> Option<i64> {
+    rfc2822::DateTimeParser::new().parse_timestamp(date).ok().map(Timestamp::as_second)
 }
 
 /// The name of a permission in a sentence of Stripe's.
@@ -221,6 +231,17 @@ mod tests {
         assert_eq!(*error.told, told);
         let shown = format!("{error} {error:?}");
         assert!(!shown.contains("jane") && !shown.contains("hush"), "{shown}");
+    }
+
+    #[test]
+    fn the_date_is_read() {
+        for (date, seconds) in
+            [("Wed, 03 Jan 2001 12:00:00 GMT", Some(978_523_200)), ("yesterday", None), ("", None), ("978523200", None)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert("date", date.parse().unwrap());
+            assert_eq!(Answer::new(200, &headers, Vec::new()).date, seconds, "{date}");
+        }
     }
 
     #[test]

@@ -1,0 +1,122 @@
+//! Everything that could be wrong, and how to put it right.
+
+use std::path::PathBuf;
+
+use crate::app;
+use crate::clock;
+use crate::config::{Config, Schedule};
+use crate::ops::doctor::{Check, Health, books, files, stripe};
+use crate::stop::Stop;
+use crate::store::reader::Reader;
+
+use super::output::{Output, plain};
+use super::{DONE, FOUND, check};
+
+/// A job that is so little late may still run, in seconds.
+const LATE_S: i64 = 3_600;
+
+pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let now = clock::now();
+    let mut checks = of_config(config);
+    checks.extend(files::checks(&config.database.path, &backups(config), config.stripe.livemode, now));
+    checks.extend(of_books(config, now));
+    checks.extend(of_stripe(config));
+    output.show(&checks, |checks| render(checks))?;
+    let found = checks.iter().any(|check| check.health == Health::Problem);
+    Ok(if found { FOUND } else { DONE })
+}
+
+/// The config could be read, or nobody would come here.
+fn of_config(config: &Config) -> Vec<Check> {
+    let problems = check::problems(config);
+    if problems.is_empty() {
+        return vec![Check::ok("config", "valid, and every secret is there")];
+    }
+    let fix = "`billingd check` shows the config; run this as the service's user, or as root";
+    let why = "the service does not start without it";
+    problems.into_iter().map(|problem| Check::problem("config", problem, why, fix)).collect()
+}
+
+/// Where backups by schedule go.
+fn backups(config: &Config) -> PathBuf {
+    config.database.path.with_file_name("backups")
+}
+
+fn of_books(config: &Config, now: i64) -> Vec<Check> {
+    let path = &config.database.path;
+    if !path.exists() {
+        return Vec::new();
+    }
+    let digest = config.catalogue_digest();
+    let expected = books::Expected {
+        livemode: config.stripe.livemode,
+        connected_account: config.stripe.connected_account.as_deref(),
+        secrets: config.webhooks.iter().map(|hook| (hook.path.as_str(), hook.signing_secrets.len())).collect(),
+        digest_key: app::CATALOGUE_DIGEST,
+        digest: &digest,
+        pending_age_s: i64::try_from(config.alerts.pending_age.as_secs()).unwrap_or(i64::MAX),
+        due: due(config, now / 1000),
+    };
+    let checks =
+        Reader::open(path, 1).and_then(|reader| reader.read(|connection| books::checks(connection, &expected, now)));
+    checks.unwrap_or_else(|error| {
+        let why = "nothing of the books can be looked at";
+        vec![Check::problem("database", error.to_string(), why, "run the billingd that made it, as its user")]
+    })
+}
+
+fn due(config: &Config, now: i64) -> Vec<(&'static str, i64)> {
+    let jobs = &config.jobs;
+    let scheduled: [(&'static str, &Option<Schedule>); 5] = [
+        ("reaper", &jobs.reaper),
+        ("reconcile", &jobs.reconcile),
+        ("retention", &jobs.retention),
+        ("fx", &jobs.fx),
+        ("backup", &jobs.backup),
+    ];
+    scheduled
+        .into_iter()
+        .filter_map(|(job, schedule)| Some((job, schedule.as_ref()?.last_due(now - LATE_S)?)))
+        .collect()
+}
+
+fn of_stripe(config: &Config) -> Vec<Check> {
+    let client = match app::client(config, |name| std::env::var(name).ok(), Stop::default()) {
+        Ok(Some(client)) => client,
+        Ok(None) => {
+            return check::never_resolves(config).into_iter().map(|note| Check::note("no key", note)).collect();
+        }
+        // A secret that is not there was told before.
+        Err(_) => return Vec::new(),
+    };
+    let expected = stripe::Expected {
+        livemode: config.stripe.livemode,
+        paths: config.webhooks.iter().map(|webhook| webhook.path.as_str()).collect(),
+        is_connected: config.stripe.connected_account.is_some(),
+    };
+    stripe::checks(&client, &expected, &clock::now)
+}
+
+fn render(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for Check { check, health, seen, why, fix } in checks {
+        let word = match health {
+            Health::Ok => "ok",
+            Health::Note => "note",
+            Health::Problem => "PROBLEM",
+        };
+        text.push_str(&format!("{word:<8} {check:<12} {}\n", plain(seen)));
+        for (label, line) in [("why", *why), ("fix", fix.as_deref())] {
+            if let Some(line) = line {
+                text.push_str(&format!("{:<21} {label}: {}\n", "", plain(line)));
+            }
+        }
+    }
+    let problems = checks.iter().filter(|check| check.health == Health::Problem).count();
+    text.push_str(&match problems {
+        0 => "\nall is well\n".to_owned(),
+        1 => "\n1 problem\n".to_owned(),
+        more => format!("\n{more} problems\n"),
+    });
+    text
+}

@@ -1,0 +1,149 @@
+//! The machine that the books are on: the files, the disk, the clock, the server.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use super::{Check, age};
+use crate::clock::UnixMillis;
+use crate::store::open;
+
+/// What a backup or a migration needs besides the size of the database, in bytes; below it `/readyz` says no, too.
+const DISK_BYTES_MIN: u64 = 64 << 20;
+
+/// 2026-01-01: billingd is younger than any clock that says less.
+const CLOCK_MIN_S: i64 = 1_767_225_600;
+
+/// The age of the newest backup from which on there should be another one, in seconds.
+const BACKUP_AGE_MAX_S: i64 = 2 * 86_400;
+
+/// What was looked at without opening the database.
+#[must_use]
+pub fn checks(database: &Path, backups: &Path, livemode: bool, now: UnixMillis) -> Vec<Check> {
+    let metadata = match fs::metadata(database) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            return vec![Check::problem(
+                "database",
+                format!("{}: {error}", database.display()),
+                "there are no books yet, or this user may not see them",
+                "start `billingd serve` once, look at [database] path, or run this as the service's user",
+            )];
+        }
+    };
+    vec![
+        clock(now),
+        permissions(database, &metadata),
+        disk(database, metadata.len()),
+        backup(database, backups, livemode, now),
+        server(database),
+    ]
+}
+
+fn clock(now: UnixMillis) -> Check {
+    if now / 1000 >= CLOCK_MIN_S {
+        return Check::ok("clock", "plausible; without an answer of Stripe's nobody can tell more");
+    }
+    Check::problem(
+        "clock",
+        "this machine lives in the past",
+        "signatures are refused that are more than `tolerance` off",
+        "let the machine keep the time: `timedatectl set-ntp true`",
+    )
+}
+
+fn permissions(database: &Path, metadata: &Metadata) -> Check {
+    const WHY: &str = "the database holds what your customers' events say";
+    let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
+    let shown = format!("mode {mode:o}, owner {owner}");
+    let path = database.display();
+    if mode & 0o027 != 0 {
+        return Check::problem(
+            "permissions",
+            shown,
+            WHY,
+            format!("only its owner may write and its group read: `chmod 640 {path}`"),
+        );
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if user != owner && user != 0 {
+        return Check::note("permissions", format!("{shown}; you are user {user}, and may only look"));
+    }
+    Check::ok("permissions", shown)
+}
+
+fn disk(database: &Path, bytes: u64) -> Check {
+    let folder = match database.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let needed = bytes.saturating_add(DISK_BYTES_MIN);
+    match rustix::fs::statvfs(folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)) {
+        Ok(free) if free >= needed => Check::ok("disk", format!("{} MiB free", free >> 20)),
+        Ok(free) => Check::problem(
+            "disk",
+            format!("{} MiB free beside a database of {} MiB", free >> 20, bytes >> 20),
+            "a backup or a migration needs the size of the database once more; on a full disk deliveries are answered \
+             503",
+            "make room, or move the database to another disk",
+        ),
+        Err(error) => Check::note("disk", format!("{} cannot be asked for its room: {error}", folder.display())),
+    }
+}
+
+/// The newest file of the folder of backups.
+fn backup(database: &Path, folder: &Path, livemode: bool, now: UnixMillis) -> Check {
+    const WHY: &str = "what the disk loses is lost: Stripe keeps events for 30 days only";
+    let fix = "write one with `billingd backup FILE`, and set [jobs] backup";
+    match newest_backup(database, folder) {
+        Ok(Some(at)) => {
+            let seen = format!("the newest in {} is {} old", folder.display(), age(now / 1000 - at));
+            if now / 1000 - at > BACKUP_AGE_MAX_S {
+                Check::problem("backup", seen, WHY, fix)
+            } else {
+                Check::ok("backup", seen)
+            }
+        }
+        Ok(None) if livemode => Check::problem("backup", format!("there is none in {}", folder.display()), WHY, fix),
+        Ok(None) => Check::note("backup", format!("there is none in {}", folder.display())),
+        Err(error) => Check::note("backup", format!("{} cannot be looked at: {error}", folder.display())),
+    }
+}
+
+/// When the newest backup of this database was written, in Unix seconds.
+fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
+    let stem = database.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut newest = None;
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let is_ours =
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(&stem) && name.ends_with(".backup"));
+        if is_ours {
+            let written = entry.metadata()?.modified()?;
+            let at = written
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+            newest = newest.max(Some(at));
+        }
+    }
+    Ok(newest)
+}
+
+fn server(database: &Path) -> Check {
+    match open::is_served(database) {
+        Ok(true) => Check::ok("server", "it runs"),
+        Ok(false) => Check::problem(
+            "server",
+            "no billingd serves this database",
+            "nothing receives what Stripe sends; it tries again for three days",
+            "`systemctl start billingd`, or `billingd serve`",
+        ),
+        Err(error) => Check::note("server", error.to_string()),
+    }
+}

@@ -1,0 +1,67 @@
+//! Which signing secret verified last, for whoever changes one: noted at the door, written with a batch.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use crate::clock::UnixMillis;
+use crate::store::{StoreError, open};
+
+/// How often it is written at most, in milliseconds.
+const WRITE_EVERY_MS: i64 = 60_000;
+
+/// What each webhook saw last. Cloning shares it. A crash loses a minute.
+#[derive(Debug, Clone, Default)]
+pub struct Verified(Arc<Mutex<Vec<Seen>>>);
+
+#[derive(Debug)]
+struct Seen {
+    path: String,
+    /// The position of the secret, from 0 on, and when.
+    last: Option<(usize, UnixMillis)>,
+    written_at: Option<UnixMillis>,
+}
+
+impl Verified {
+    /// Nothing was seen yet at these paths.
+    pub fn new(paths: impl IntoIterator<Item = String>) -> Self {
+        let seen = paths.into_iter().map(|path| Seen { path, last: None, written_at: None });
+        Self(Arc::new(Mutex::new(seen.collect())))
+    }
+
+    /// The secret at position `secret` verified a request to the webhook at position `webhook`.
+    pub fn note(&self, webhook: usize, secret: usize, now: UnixMillis) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = all.get_mut(webhook) {
+            seen.last = Some((secret, now));
+        }
+    }
+
+    /// Writes what was noted since it was written last, if that is long enough ago.
+    pub(super) fn write(&self, connection: &Connection, now: UnixMillis) -> Result<(), StoreError> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for seen in all.iter_mut().filter(|seen| seen.written_at.is_none_or(|at| now - at >= WRITE_EVERY_MS)) {
+            if let Some((secret, at)) = seen.last.take() {
+                open::set_meta(connection, &key(&seen.path), &format!("{secret} {}", at / 1000))?;
+                seen.written_at = Some(now);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The position of the secret that verified last at this path, from 0 on, and when, in Unix seconds.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn last_verified(connection: &Connection, path: &str) -> Result<Option<(usize, i64)>, StoreError> {
+    let held = open::meta(connection, &key(path))?;
+    Ok(held.and_then(|held| {
+        let (secret, at) = held.split_once(' ')?;
+        Some((secret.parse().ok()?, at.parse().ok()?))
+    }))
+}
+
+fn key(path: &str) -> String {
+    format!("verified:{}", path.trim_end_matches('/'))
+}
