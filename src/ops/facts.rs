@@ -93,8 +93,10 @@ fn of_body(connection: &Connection, event: &Event, received: UnixMillis, policy:
             if let (None, Some(currency)) = (&facts.granted_by, checkout.currency) {
                 facts.rates = rates(connection, currency, event.created, policy)?;
             }
+            // A refund may have come before, and Stripe may have told that nothing was tied to its payment.
             if facts.granted_by.is_none() && checkout.payment_intent.is_some() {
-                facts.money.roots.push(payments::checkout_root(connection, &checkout.id)?);
+                let told = checkout.payment_intent.as_ref();
+                facts.money.roots.push(payments::checkout_root(connection, &checkout.id, told)?);
             }
             Ok(facts)
         }
@@ -271,7 +273,7 @@ fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&Invo
     }
     if let Some(intent) = &payment.intent {
         for checkout in payments::checkouts_of(connection, intent)? {
-            roots.push(payments::checkout_root(connection, &checkout)?);
+            roots.push(payments::checkout_root(connection, &checkout, None)?);
         }
     }
     Ok(Facts { money: MoneyFacts { payment, roots, asked: false }, ..Facts::default() })

@@ -13,7 +13,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 const CATALOGUE: &str = "[tiers]\norder = [\"basic\", \"pro\"]\n[credits]\nbasis = \"catalogue\"\n\
                          [[price]]\nid = \"price_basic\"\ntier = \"basic\"\ncredits = 100\n\
-                         [[price]]\nid = \"price_pro\"\ntier = \"pro\"\ncredits = 300\n";
+                         [[price]]\nid = \"price_pro\"\ntier = \"pro\"\ncredits = 300\n\
+                         [[price]]\nid = \"price_pack\"\ncredits = 100\n";
 
 /// A service with a key for a Stripe.
 struct Scene {
@@ -153,7 +154,7 @@ fn a_refund_finds_its_grant_by_the_name_of_its_payment() {
         assert!(scene.sends(refund).starts_with("202 pending payment:"));
         if comes_first {
             let needs = "SELECT needs FROM v_events WHERE event_id = 'evt_2'";
-            wait_until("the payment is tied", || scene.billing.row(needs) == "grant:grant:invoice:in_1");
+            wait_until("the payment is tied", || scene.billing.row(needs) == "grant:invoice:in_1");
             assert_eq!(scene.sends(&paid), "200 completed applied");
         }
         assert_eq!(scene.outcome("evt_2"), "applied");
@@ -180,7 +181,7 @@ fn a_proration_gets_the_price_of_one_from_stripe() {
         "unit_amount": 3_000, "unit_amount_decimal": "3000",
     }));
     let mut paid = invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 1_500);
-    let prorated = json!({ "type": "invoice_item_details", "invoice_item_details": { "proration": true } });
+    let prorated = json!({ "type": "invoice_item_details", "invoice_item_details": { "proration": true, "subscription": "sub_1" } });
     let line = &mut paid["data"]["object"]["lines"]["data"][0];
     (line["parent"], line["pricing"]["price_details"]["price"]) = (prorated, json!("price_pro"));
     line["pricing"]["unit_amount_decimal"] = Value::Null;
@@ -199,7 +200,7 @@ fn a_session_grants_what_its_line_items_tell() {
     });
     let item = json!({
         "id": "li_1", "object": "item", "amount_subtotal": 2_000, "amount_total": 2_000, "currency": "usd",
-        "quantity": 2, "price": { "id": "price_basic", "object": "price", "currency": "usd", "unit_amount": 1_000 },
+        "quantity": 2, "price": { "id": "price_pack", "object": "price", "currency": "usd", "unit_amount": 1_000 },
     });
     scene.fake.put(session.clone());
     scene.fake.put_inside("/v1/checkout/sessions/cs_1/line_items", item.clone(), item);
