@@ -539,6 +539,32 @@ fn an_object_is_not_kept_for_who_came_after_it_was_asked_for() {
     assert_eq!(tier(&scene), "team");
 }
 
+/// Story: a refund is made, its charge is told with it, and it fails before anybody asks what the first thin event meant.
+#[test]
+fn a_thin_event_of_a_refund_does_not_tell_its_failure_too_early() {
+    let failed = refund("evt_4", Some("pi_1"), Some("ch_1"))["data"]["object"].clone();
+    let mut failed = failed.as_object().unwrap().clone();
+    failed.insert("status".into(), json!("failed"));
+    let mut counted = event("evt_3", "charge.updated", charge("ch_1"));
+    counted["created"] = json!(START - 30);
+    let mut told = event("evt_4", "refund.failed", Value::Object(failed.clone()));
+    told["created"] = json!(START - 10);
+    let pointer = thin("evt_5", "v1.refund.created", "/v1/refunds/re_evt_4");
+    for order in [[&pointer, &told, &counted], [&counted, &told, &pointer], [&told, &pointer, &counted]] {
+        let mut scene = Scene::new();
+        scene.fake.lists("/v1/invoice_payments", json!([attached("in_1", "paid")]));
+        scene.fake.tells("/v1/refunds/re_evt_4", Value::Object(failed.clone()));
+        scene.deliver(&paid("evt_1", false));
+        for event in order {
+            scene.deliver(event);
+            scene.resolve();
+            scene.resolve();
+        }
+        assert_eq!(scene.row("SELECT group_concat(event_id) FROM v_events WHERE status <> 'completed'"), "");
+        assert_eq!(scene.balance(), "100");
+    }
+}
+
 #[test]
 fn that_there_is_no_such_thing_is_an_answer() {
     let thin = thin("evt_1", "v1.customer.updated", "/v1/customers/x");

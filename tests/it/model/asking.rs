@@ -25,7 +25,6 @@ const LIVED: &[&str] = &[
     "waits: lines",
     "waits: object",
     "waits: payment",
-    "waits: price",
     "waits: session",
     "waits: subscription",
     "entry: clawback",
@@ -280,10 +279,10 @@ fn lives(first: u64, lives: u64, outage: i64) -> Counts {
 
 #[test]
 fn books_equal_the_model_where_stripe_is_asked() {
-    let all = number("BILLINGD_HISTORIES", 1_000);
+    let all = number("BILLINGD_HISTORIES", 1_000) / 4;
     let counts = lives(number("BILLINGD_SEED", 1), all, 0);
     let missing: Vec<_> = LIVED.iter().filter(|name| !counts.contains_key(**name)).collect();
-    assert!(missing.is_empty() || all < 1_000, "never lived: {missing:?}");
+    assert!(missing.is_empty() || all < 250, "never lived: {missing:?}");
 }
 
 /// Story: Stripe's API fails for a day; nothing is lost, nothing is wrong, and all is caught up afterwards.
