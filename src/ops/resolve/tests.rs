@@ -425,6 +425,21 @@ fn a_session_tells_what_it_sold() {
     assert_eq!((scene.became("evt_1"), scene.balance()), ("completed applied".into(), "300".into()));
 }
 
+/// Story: Stripe said that nothing is tied to the payment, for a checkout is no invoice; then the checkout came.
+#[test]
+fn a_refund_before_its_checkout_is_taken_back_with_the_grant() {
+    let mut scene = Scene::new();
+    let item = json!({"id": "li_1", "price": {"id": "price_pack"}, "amount_total": 3000, "currency": "usd"});
+    scene.fake.lists("/v1/invoice_payments", json!([]));
+    scene.fake.lists("/v1/checkout/sessions/cs_1/line_items", json!([item]));
+    scene.deliver(&refund("evt_1", Some("pi_1"), None));
+    scene.resolve();
+    assert_eq!(scene.became("evt_1"), "completed no_effect");
+    scene.deliver(&session("evt_2", json!(3000)));
+    scene.resolve();
+    assert_eq!((scene.became("evt_2"), scene.balance()), ("completed applied".into(), "50".into()));
+}
+
 #[test]
 fn a_tie_goes_to_the_state_at_stripe() {
     for (now, tier_then) in [("price_pro", "pro"), ("price_team", "team"), ("price_pack", "pro")] {
@@ -460,10 +475,14 @@ fn who_waits_by_another_name_of_a_payment_goes_on_as_well() {
     let mut scene = Scene::new();
     scene.fake.lists("/v1/invoice_payments", json!([attached("in_1", "paid")]));
     scene.fake.tells("/v1/charges/ch_1", charge("ch_1"));
-    scene.deliver(&paid("evt_1", false));
     scene.deliver(&refund("evt_2", None, Some("ch_1")));
     scene.deliver(&refund("evt_3", Some("pi_1"), None));
-    scene.resolve();
+    let (first, now) = (scene.questions()[..1].to_vec(), scene.now);
+    let desk = &mut scene.server.connection;
+    scene.resolver.pass(first, &scene.fake, desk, 1, &|| now, &Stop::default()).unwrap();
+    scene.run_woken();
+    assert_eq!(scene.questions(), [], "both wait for the grant");
+    scene.deliver(&paid("evt_1", false));
     assert_eq!(
         (scene.became("evt_2"), scene.became("evt_3")),
         ("completed applied".into(), "completed applied".into())
