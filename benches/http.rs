@@ -11,6 +11,9 @@
 //! | bare | the same HTTP server with the same settings: reads the body and verifies the signature, stores nothing |
 //! | one by one | billingd, but one event per commit |
 //! | duplicates | billingd, sent the same events again |
+//! | no key, hangs, 429 | billingd while some hundred events wait for an API that is not there, hangs, or refuses all |
+//!
+//! `-- --api` measures the last line alone.
 //!
 //! Needs `wrk` and `cc` (Debian: `apt-get install wrk gcc libc6-dev`), and 3 GB of disk below `target/` meanwhile.
 
@@ -22,7 +25,10 @@ use std::time::Instant;
 
 use billingd::ops::verify;
 use billingd::store::reader::Reader;
+use billingd::stripe::signature;
 
+#[path = "support/api.rs"]
+mod api;
 #[path = "support/load.rs"]
 mod load;
 #[path = "support/prefill.rs"]
@@ -31,6 +37,7 @@ mod prefill;
 mod server;
 mod support;
 
+use api::{Api, Fails};
 use load::{Requests, Seen};
 use prefill::prefill;
 use server::{Role, Server};
@@ -40,6 +47,12 @@ const CONNECTIONS: u32 = 64;
 
 /// More events than the fastest server takes in a second; they must not run out.
 const EVENTS_PER_SECOND_MAX: u64 = 60_000;
+
+/// How many events wait for an API that fails.
+const WAITING: usize = 300;
+
+/// What is read off a run.
+type Figure = fn(&Seen) -> f64;
 
 /// How much is measured.
 struct Effort {
@@ -69,7 +82,12 @@ fn main() {
         "wrk, 1 thread, {CONNECTIONS} connections, 3 KB events; median (range) of {} rounds\n",
         bench.effort.rounds
     );
+    if std::env::args().any(|argument| argument == "--api") {
+        bench.failing_api();
+        return;
+    }
     bench.main_figures();
+    bench.failing_api();
     bench.mixed_load();
     bench.many_accounts();
     bench.slow_flushes();
@@ -132,6 +150,36 @@ impl Bench {
         let answers = books_seen.iter().map(|seen| seen.answers).sum();
         drop(variants);
         check_books(&books, answers);
+    }
+
+    /// What waits for Stripe's API must not slow down what does not.
+    fn failing_api(&self) {
+        let [hanging, limiting] = [Fails::Hangs, Fails::Limits].map(Api::start);
+        let mut variants = vec![
+            variant("no key", Server::start(Role::Books, &self.folder("no key"), None)),
+            variant("hangs", Server::start_asking(&self.folder("hangs"), &hanging.url())),
+            variant("429", Server::start_asking(&self.folder("429"), &limiting.url())),
+        ];
+        variants.iter().for_each(|variant| send_refunds(&variant.server));
+        self.rounds(&mut variants, &Events::of(1_000), 0, |_, _, _| ());
+        println!("\n## Stripe's API fails, and {WAITING} events wait for it");
+        for failing in &variants[1..] {
+            for (figure, name, bar) in [(throughput as Figure, "", Bar::AtLeast(0.9)), (p99, "p99: ", Bar::AtMost(1.2))]
+            {
+                ratio(&format!("{name}{} / no key", failing.name), &failing.seen, &variants[0].seen, figure, bar);
+            }
+        }
+        variants.iter().for_each(|variant| figures(variant.name, &variant.seen));
+        for (name, api) in [("asked, hanging", &hanging), ("asked, 429", &limiting)] {
+            assert!(api.asked() > 0, "nobody asked");
+            println!("{name:<34} {} requests", api.asked());
+        }
+        let answers: Vec<u64> =
+            variants.iter().map(|variant| variant.seen.iter().map(|seen| seen.answers).sum()).collect();
+        drop(variants);
+        for (name, answers) in ["no key", "hangs", "429"].iter().zip(answers) {
+            check_books(&self.folder(name), answers);
+        }
     }
 
     fn mixed_load(&self) {
@@ -256,6 +304,23 @@ fn variant(name: &'static str, server: Server) -> Variant {
     Variant { name, server, repeats: name == "bare", seen: Vec::new() }
 }
 
+/// Refunds whose payments nobody knows.
+fn send_refunds(server: &Server) {
+    let now = billingd::clock::now() / 1000;
+    for number in 0..WAITING {
+        let body = format!(
+            r#"{{"id":"evt_refund_{number}","object":"event","type":"refund.created","created":{now},"livemode":false,
+            "data":{{"object":{{"id":"re_{number}","object":"refund","amount":100,"currency":"usd","created":{now},
+            "status":"succeeded","charge":"ch_refund_{number}","payment_intent":"pi_refund_{number}"}}}}}}"#
+        );
+        let response = ureq::post(format!("http://{}/webhooks/stripe", server.address))
+            .header("Stripe-Signature", signature::sign(support::SECRET, now, body.as_bytes()))
+            .send(body)
+            .expect("an answer");
+        assert_eq!(response.status().as_u16(), 202, "a refund waits");
+    }
+}
+
 /// Every 200 is a row of the books, and the books are in order.
 fn check_books(folder: &Path, answers: u64) {
     let reader = Reader::open(&folder.join("books.db"), 1).expect("the books");
@@ -296,7 +361,7 @@ fn p99(seen: &Seen) -> f64 {
 }
 
 /// Prints the ratio of two variants: the median and the range of the ratios of single rounds.
-fn ratio(name: &str, one: &[Seen], other: &[Seen], figure: fn(&Seen) -> f64, bar: Bar) {
+fn ratio(name: &str, one: &[Seen], other: &[Seen], figure: Figure, bar: Bar) {
     let ratios = sorted(one.iter().zip(other).map(|(one, other)| figure(one) / figure(other)));
     let median = middle(&ratios);
     println!("{name:<34} {median:>6.2} ({:.2}–{:.2}){}", ratios[0], ratios[ratios.len() - 1], bar.told(median));

@@ -154,7 +154,7 @@ fn wait_for_the_job(books: &Path) {
 }
 
 fn run_command(books: &Path) {
-    let config = server::write_config(books, 0);
+    let config = server::write_config(books, 0, None);
     let output = Command::new(server::BINARY)
         .args(["--config".as_ref(), config.as_os_str(), "prune".as_ref()])
         .stderr(Stdio::inherit())

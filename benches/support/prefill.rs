@@ -46,5 +46,5 @@ pub(crate) fn prefill(folder: &Path, count: u64, now: UnixMillis) {
 }
 
 fn config(folder: &Path) -> config::Config {
-    config::load(Some(&server::write_config(folder, 0)), std::iter::empty()).expect("a config")
+    config::load(Some(&server::write_config(folder, 0, None)), std::iter::empty()).expect("a config")
 }

@@ -97,12 +97,13 @@ fn load(path: &Path) -> Config {
     config::load(Some(path), std::iter::empty()).expect("a config")
 }
 
-/// The config of a server whose database lies in `folder`.
-pub(crate) fn write_config(folder: &Path, port: u16) -> PathBuf {
+/// The config of a server whose database lies in `folder`, and which may ask Stripe at `api`.
+pub(crate) fn write_config(folder: &Path, port: u16, api: Option<&str>) -> PathBuf {
     let path = folder.join("billingd.toml");
     let database = folder.join("books.db");
+    let api = api.map_or_else(String::new, |url| format!("api_key = \"rk_test_bench\"\napi_base = \"{url}\"\n"));
     let text = format!(
-        "[server]\nlisten = \"127.0.0.1:{port}\"\n[database]\npath = {database:?}\n[stripe]\nlivemode = false\n\
+        "[server]\nlisten = \"127.0.0.1:{port}\"\n[database]\npath = {database:?}\n[stripe]\nlivemode = false\n{api}\
          [[webhook]]\nsigning_secrets = [\"{SECRET}\"]\n"
     );
     std::fs::write(&path, text).expect("a config");
@@ -119,8 +120,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts this program again in a role. `preload` is a library that comes before the system's own.
     pub(crate) fn start(role: Role, folder: &Path, preload: Option<&Path>) -> Self {
+        Self::run(role, &write_config(folder, 0, None), preload)
+    }
+
+    /// The same with a key for Stripe's API at an address.
+    pub(crate) fn start_asking(folder: &Path, api: &str) -> Self {
+        Self::run(Role::Books, &write_config(folder, 0, Some(api)), None)
+    }
+
+    fn run(role: Role, config: &Path, preload: Option<&Path>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.arg(write_config(folder, 0)).env(ROLE, format!("{role:?}"));
+        command.arg(config).env(ROLE, format!("{role:?}"));
         if let Some(library) = preload {
             command.env("LD_PRELOAD", library);
         }
@@ -153,7 +163,7 @@ fn resident_bytes(pid: u32) -> u64 {
 /// Starts the binary on the database in `folder`; how long until it takes a connection, and its memory a second later.
 pub(crate) fn start_binary(folder: &Path) -> (Duration, u64) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-    let config = write_config(folder, port);
+    let config = write_config(folder, port, None);
     let began = Instant::now();
     let mut child = Command::new(BINARY)
         .args(["--config".as_ref(), config.as_os_str()])

@@ -224,7 +224,7 @@ impl fmt::Display for Fact {
 }
 
 /// What a pending event waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Need {
     /// All lines of an invoice.
     Lines(InvoiceId),

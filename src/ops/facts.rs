@@ -22,7 +22,7 @@ pub(super) fn load(
     received: UnixMillis,
     policy: &Policy,
 ) -> Result<Facts, StoreError> {
-    let mut facts = of_body(connection, event, policy)?;
+    let mut facts = of_body(connection, event, received, policy)?;
     if policy.asks_stripe {
         add_answers(connection, &event.body, received, &mut facts)?;
     }
@@ -74,10 +74,10 @@ fn told_reference(body: &Body) -> Option<(&AccountId, &str)> {
     account.zip(reference.map(String::as_str))
 }
 
-fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Facts, StoreError> {
+fn of_body(connection: &Connection, event: &Event, received: UnixMillis, policy: &Policy) -> Result<Facts, StoreError> {
     match &event.body {
         Body::Invoice(invoice) => {
-            let mut facts = of_invoice(connection, invoice, policy)?;
+            let mut facts = of_invoice(connection, invoice, received, policy)?;
             if invoice.status == "paid" && facts.granted_by.is_none() {
                 facts.rates = rates(connection, invoice.currency, grant::settled_at(event, invoice), policy)?;
             }
@@ -86,15 +86,17 @@ fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Fa
         Body::Checkout(checkout) => {
             let mut facts = Facts {
                 granted_by: ledger::granted_by(connection, &Fact::checkout(&checkout.id))?,
-                lines: told_lines(connection, &Need::Session(checkout.id.clone()), policy)?,
+                lines: told_lines(connection, &Need::Session(checkout.id.clone()), received, policy)?,
                 account: account(connection, checkout.customer.as_ref())?,
                 ..Facts::default()
             };
             if let (None, Some(currency)) = (&facts.granted_by, checkout.currency) {
                 facts.rates = rates(connection, currency, event.created, policy)?;
             }
+            // A refund may have come before, and Stripe may have told that nothing was tied to its payment.
             if facts.granted_by.is_none() && checkout.payment_intent.is_some() {
-                facts.money.roots.push(payments::checkout_root(connection, &checkout.id)?);
+                let told = checkout.payment_intent.as_ref();
+                facts.money.roots.push(payments::checkout_root(connection, &checkout.id, told)?);
             }
             Ok(facts)
         }
@@ -146,18 +148,23 @@ pub(super) fn of_standing(connection: &Connection, id: &SubscriptionId, policy: 
     Ok(Facts { subscription: of_subscription(connection, id, None, policy)?, ..Facts::default() })
 }
 
-fn of_invoice(connection: &Connection, invoice: &Invoice, policy: &Policy) -> Result<Facts, StoreError> {
+fn of_invoice(
+    connection: &Connection,
+    invoice: &Invoice,
+    received: UnixMillis,
+    policy: &Policy,
+) -> Result<Facts, StoreError> {
     let fact = Fact::invoice(&invoice.id);
     let held = invoices::held(connection, &invoice.id, &fact, invoice.customer.as_ref())?;
     let lines = match invoice.lines {
         Lines::Complete(_) => Asked::NotYet,
-        Lines::Truncated => told_lines(connection, &Need::Lines(invoice.id.clone()), policy)?,
+        Lines::Truncated => told_lines(connection, &Need::Lines(invoice.id.clone()), received, policy)?,
     };
     let mut facts = Facts {
         invoice: held.invoice,
         granted_by: held.granted_by,
         account: held.account,
-        prices: known_prices(connection, invoice, &lines, policy)?,
+        prices: known_prices(connection, invoice, &lines, received, policy)?,
         lines,
         ..Facts::default()
     };
@@ -189,8 +196,13 @@ fn has_more_to_say(invoice: &Invoice, is_linked: bool, facts: &Facts) -> bool {
 }
 
 /// The lines of an invoice or a checkout session, as far as Stripe's API told them.
-fn told_lines(connection: &Connection, need: &Need, policy: &Policy) -> Result<Asked<Vec<Line>>, StoreError> {
-    if policy.asks_stripe { answers::lines(connection, need) } else { Ok(Asked::NotYet) }
+fn told_lines(
+    connection: &Connection,
+    need: &Need,
+    received: UnixMillis,
+    policy: &Policy,
+) -> Result<Asked<Vec<Line>>, StoreError> {
+    if policy.asks_stripe { answers::lines(connection, need, received) } else { Ok(Asked::NotYet) }
 }
 
 /// Only prorations without a unit amount of their own need to know.
@@ -198,6 +210,7 @@ fn known_prices(
     connection: &Connection,
     invoice: &Invoice,
     told: &Asked<Vec<Line>>,
+    received: UnixMillis,
     policy: &Policy,
 ) -> Result<KnownPrices, StoreError> {
     let mut known = KnownPrices::new();
@@ -208,7 +221,7 @@ fn known_prices(
     if policy.credits.basis == Basis::Catalogue {
         for line in lines.iter().filter(|line| line.proration && line.unit == Unit::Untold) {
             if let Some(price) = &line.price {
-                let unit = unit(connection, &price.id, line.currency, policy)?;
+                let unit = unit(connection, &price.id, line.currency, received, policy)?;
                 known.insert((price.id.clone(), line.currency), unit);
             }
         }
@@ -216,12 +229,19 @@ fn known_prices(
     Ok(known)
 }
 
-/// What one of a price costs in a currency. If Stripe was asked and did not tell, there is no such amount.
-fn unit(connection: &Connection, price: &PriceId, currency: Currency, policy: &Policy) -> Result<Unit, StoreError> {
+/// What one of a price costs in a currency. If Stripe was asked since and did not tell, there is no such amount; a price
+/// may get another currency later.
+fn unit(
+    connection: &Connection,
+    price: &PriceId,
+    currency: Currency,
+    received: UnixMillis,
+    policy: &Policy,
+) -> Result<Unit, StoreError> {
     let unit = prices::unit(connection, price, currency)?;
     if unit == Unit::Untold
         && policy.asks_stripe
-        && answers::was_asked(connection, &Need::Price(price.clone()), UnixMillis::MIN)?
+        && answers::was_asked(connection, &Need::Price(price.clone()), received)?
     {
         return Ok(Unit::HasNone);
     }
@@ -253,7 +273,7 @@ fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&Invo
     }
     if let Some(intent) = &payment.intent {
         for checkout in payments::checkouts_of(connection, intent)? {
-            roots.push(payments::checkout_root(connection, &checkout)?);
+            roots.push(payments::checkout_root(connection, &checkout, None)?);
         }
     }
     Ok(Facts { money: MoneyFacts { payment, roots, asked: false }, ..Facts::default() })

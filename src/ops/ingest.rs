@@ -304,7 +304,7 @@ impl Run<'_> {
     fn deliver(&mut self, delivery: &Delivery) -> Result<Answer, StoreError> {
         match self.apart(|run| run.attempt(delivery))? {
             Ok(answer) => Ok(answer),
-            Err(failure) => self.fail(delivery, &meta_of(delivery), &failure),
+            Err(failure) => self.fail(delivery, &delivery.event, &meta_of(delivery), &failure),
         }
     }
 
@@ -360,7 +360,7 @@ impl Run<'_> {
                     Ok(Answer::Pending { needs: events::joined(&needs) })
                 }
             },
-            Decision::Fail(failure) => self.fail(delivery, &meta, &failure),
+            Decision::Fail(failure) => self.fail(delivery, event, &meta, &failure),
         }
     }
 
@@ -402,13 +402,20 @@ impl Run<'_> {
         Ok(Answer::Duplicate { outcome: held.outcome })
     }
 
-    fn fail(&mut self, delivery: &Delivery, meta: &EventMeta<'_>, failure: &Failure) -> Result<Answer, StoreError> {
+    /// `told` is the event with its object, if it is a thin one.
+    fn fail(
+        &mut self,
+        delivery: &Delivery,
+        told: &Event,
+        meta: &EventMeta<'_>,
+        failure: &Failure,
+    ) -> Result<Answer, StoreError> {
         let (connection, now, max) = (self.books.connection, self.books.now, self.policy.max_attempts);
         let Some(failed) = events::fail(connection, meta, failure, max, now)? else {
             return self.duplicate(delivery);
         };
         self.keep(delivery)?;
-        self.listen_for_twins(&delivery.event)?;
+        self.listen_for_twins(told)?;
         let detail = FailureDetail { code: failure.code, why: &failure.message, attempts: failed.attempts };
         let action = if failed.dead_letter { "event.dead_letter" } else { "event.failed" };
         let cause = Cause { event: meta, actor: self.actor };

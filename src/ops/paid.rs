@@ -40,7 +40,7 @@ impl Paid {
     pub(super) fn root(&self, connection: &Connection) -> Result<Root, StoreError> {
         match self {
             Self::Invoice(invoice) => payments::invoice_root(connection, invoice, &[]),
-            Self::Checkout(checkout) => payments::checkout_root(connection, checkout),
+            Self::Checkout(checkout) => payments::checkout_root(connection, checkout, None),
         }
     }
 }

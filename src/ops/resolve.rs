@@ -26,17 +26,19 @@ use crate::stripe::client::{Api, ApiError, Kind};
 /// How many rows of what is open are looked at in one pass.
 const OPEN_MAX: usize = 1_000;
 
-/// The first wait after a question without an answer; each further one is twice as long.
+/// The first wait after a question without an answer, or whose answer did not help; each further one is twice as long.
 const WAIT_FIRST_MS: i64 = 1_000;
 
 /// The longest wait.
 const WAIT_MAX_MS: i64 = 600_000;
 
 /// Something to ask of Stripe.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Question {
     /// What is missing.
     pub need: Need,
+    /// The event that waits longest for it.
+    event: EventId,
     /// Of a payment whose invoice or checkout is known, only the amount is missing.
     only_amount: bool,
 }
@@ -60,13 +62,13 @@ enum Told {
 pub fn questions(connection: &Connection) -> Result<Vec<Question>, StoreError> {
     let mut asked = HashSet::new();
     let mut questions = Vec::new();
-    for Open { need, .. } in without_other_names(answers::open(connection, OPEN_MAX)?) {
+    for Open { need, event } in without_other_names(answers::open(connection, OPEN_MAX)?) {
         if asked.insert(need.to_string()) {
             let only_amount = match &need {
                 Need::Payment(name) => is_tied(connection, name)?,
                 _ => false,
             };
-            questions.push(Question { need, only_amount });
+            questions.push(Question { need, event, only_amount });
         }
     }
     Ok(questions)
@@ -175,13 +177,14 @@ fn keep_object(transaction: &Transaction<'_>, need: &Need, told: Told, asked_at:
         Told::Object(object) => object,
         _ => Payload::pack(&[])?,
     };
-    for event in answers::waiting_for(transaction, need)? {
+    for event in answers::waiting_for(transaction, need, asked_at)? {
         payload::save_fetched(transaction, &event, &object, asked_at)?;
     }
     Ok(())
 }
 
-/// Ties the payment to what it paid; whoever waits for it by another of its names can go on as well.
+/// Ties the payment to what it paid; whoever waits for it by another of its names can go on as well. That nothing is
+/// tied to it stands nowhere else; where something is, its amount may have to be asked for yet.
 fn keep_paid(transaction: &Transaction<'_>, name: &str, paid: &Paid, asked_at: UnixMillis) -> Result<(), StoreError> {
     if let (Some(intent), Some(charge)) = (&paid.names.payment_intent, &paid.names.charge) {
         payments::name(transaction, charge, intent)?;
@@ -192,7 +195,9 @@ fn keep_paid(transaction: &Transaction<'_>, name: &str, paid: &Paid, asked_at: U
     let told = paid.names.payment_intent.as_ref().map(PaymentId::as_str).into_iter();
     for name in told.chain(paid.names.charge.as_ref().map(ChargeId::as_str)).chain([name]) {
         let need = Need::Payment(name.to_owned());
-        answers::save_asked(transaction, &need, asked_at)?;
+        if paid.invoices.is_empty() {
+            answers::save_asked(transaction, &need, asked_at)?;
+        }
         events::wake(transaction, &need)?;
     }
     Ok(())
@@ -208,7 +213,7 @@ fn keep_charges(
 ) -> Result<(), StoreError> {
     let need = Need::Payment(name.to_owned());
     answers::save_asked(transaction, &need, asked_at)?;
-    let Some(source) = answers::waiting_for(transaction, &need)?.into_iter().next() else { return Ok(()) };
+    let Some(source) = answers::waiting_for(transaction, &need, asked_at)?.into_iter().next() else { return Ok(()) };
     let known = payments::payment(transaction, &payment_of(name))?.snapshots;
     for charge in charges.into_iter().filter(|charge| known.iter().all(|held| held.id != charge.id)) {
         if let Some(intent) = &charge.payment_intent {
@@ -229,29 +234,36 @@ fn keep_charges(
     Ok(())
 }
 
-/// When to ask what: remembers, as long as the process lives, what had no answer.
-#[derive(Debug, Default)]
-pub struct Resolver {
-    /// Questions whose own answer cannot be used, and when to ask them again.
-    put_off: HashMap<String, UnixMillis>,
-    /// Nobody answers at the moment.
-    silence: Option<Silence>,
+/// Nobody answers, whatever is asked.
+fn is_silence<T>(answer: &Result<T, NoAnswer>) -> bool {
+    matches!(answer, Err(NoAnswer::Api(error)) if !error.is_final())
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Silence {
+/// When to ask what: remembers, as long as the process lives, what was asked in vain.
+#[derive(Debug, Default)]
+pub struct Resolver {
+    /// What was asked for an event, and when to ask it again if that event still waits then.
+    put_off: HashMap<Question, Pause>,
+    /// Nobody answers at the moment.
+    silence: Option<Pause>,
+}
+
+/// Ever longer waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pause {
     tries: u32,
     until: UnixMillis,
 }
 
-impl Silence {
+impl Pause {
     fn after(held: Option<Self>, now: UnixMillis) -> Self {
         let tries = held.map_or(0, |held| held.tries);
-        let wait = WAIT_FIRST_MS.saturating_mul(1_i64.checked_shl(tries).unwrap_or(i64::MAX));
-        Self {
-            tries: tries.saturating_add(1).min(30),
-            until: now.saturating_add(wait.clamp(WAIT_FIRST_MS, WAIT_MAX_MS)),
-        }
+        let wait = WAIT_FIRST_MS << tries.min(30);
+        Self { tries: tries.saturating_add(1), until: now.saturating_add(wait.min(WAIT_MAX_MS)) }
+    }
+
+    fn longest(now: UnixMillis) -> Self {
+        Self { tries: u32::MAX, until: now.saturating_add(WAIT_MAX_MS) }
     }
 }
 
@@ -280,6 +292,8 @@ impl Resolver {
         stop: &Stop,
     ) -> Result<Passed, StoreError> {
         let due = self.due(questions, clock());
+        // What fails at the same time fails once.
+        let before = self.silence;
         let workers = at_once.min(due.len());
         let left = Mutex::new(due.into_iter());
         let gives_up = AtomicBool::new(false);
@@ -291,11 +305,12 @@ impl Resolver {
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 let answers = answers.clone();
-                let next = &next;
+                let (next, gives_up) = (&next, &gives_up);
                 scope.spawn(move || {
                     while let Some(question) = next() {
                         let asked_at = clock();
                         let answer = ask(api, &question);
+                        gives_up.fetch_or(is_silence(&answer), Ordering::Relaxed);
                         if answers.send((question, asked_at, answer)).is_err() {
                             break;
                         }
@@ -305,19 +320,21 @@ impl Resolver {
             drop(answers);
             let mut passed = Passed::default();
             for (question, asked_at, answer) in told {
-                let kept = self.take(question, asked_at, answer, desk, clock());
-                gives_up.fetch_or(self.silence.is_some() || kept.is_err(), Ordering::Relaxed);
+                let kept = self.take(question, asked_at, answer, desk, before, clock());
+                gives_up.fetch_or(kept.is_err(), Ordering::Relaxed);
                 if kept? { passed.answered += 1 } else { passed.unanswered += 1 }
             }
             Ok(passed)
         })
     }
 
-    /// What may be asked now: while nobody answers, one question is enough to find out.
+    /// What may be asked now; what was asked in vain before comes last, for it may be the only one without an answer.
+    /// While nobody answers, one question is enough to find out.
     fn due(&mut self, mut questions: Vec<Question>, now: UnixMillis) -> Vec<Question> {
-        let open: HashSet<String> = questions.iter().map(|question| question.need.to_string()).collect();
-        self.put_off.retain(|need, _| open.contains(need));
-        questions.retain(|question| self.put_off.get(&question.need.to_string()).is_none_or(|until| *until <= now));
+        let open: HashSet<&Question> = questions.iter().collect();
+        self.put_off.retain(|question, pause| pause.until > now || open.contains(question));
+        questions.retain(|question| self.put_off.get(question).is_none_or(|pause| pause.until <= now));
+        questions.sort_by_key(|question| self.put_off.get(question).map_or(0, |pause| pause.tries));
         match self.silence {
             Some(silence) if silence.until > now => questions.clear(),
             Some(_) => questions.truncate(1),
@@ -326,34 +343,38 @@ impl Resolver {
         questions
     }
 
-    /// Whether the question was answered.
+    /// Whether the question was answered. `before`: how long nobody had answered when the pass began.
     fn take(
         &mut self,
         question: Question,
         asked_at: UnixMillis,
         answer: Result<Told, NoAnswer>,
         desk: &mut impl Desk,
+        before: Option<Pause>,
         now: UnixMillis,
     ) -> Result<bool, StoreError> {
         let need = question.need.clone();
+        // An answer too: the same event may wait for the same thing all the same.
+        let pause = Pause::after(self.put_off.get(&question).copied(), now);
         match answer {
             Ok(told) => {
                 self.silence = None;
-                self.put_off.remove(&need.to_string());
+                self.put_off.insert(question.clone(), pause);
                 desk.write(move |transaction| keep(transaction, &question, told, asked_at))?;
                 tracing::info!(%need, "Stripe told what events waited for");
                 Ok(true)
             }
             Err(NoAnswer::Api(error)) if !error.is_final() => {
                 if error.kind != Kind::Stopped {
-                    self.silence = Some(Silence::after(self.silence, now));
+                    self.silence = Some(Pause::after(before, now));
+                    self.put_off.insert(question, pause);
                     tracing::warn!(%need, %error, "Stripe was asked in vain");
                 }
                 Ok(false)
             }
             Err(error) => {
                 self.silence = None;
-                self.put_off.insert(need.to_string(), now.saturating_add(WAIT_MAX_MS));
+                self.put_off.insert(question, Pause::longest(now));
                 let text = format!("Stripe was asked for {need}: {error}");
                 tracing::warn!(%need, %error, "Stripe's answer cannot be used");
                 desk.write(move |transaction| events::note(transaction, &need, &text))?;

@@ -22,14 +22,16 @@ pub struct Open {
     pub event: EventId,
 }
 
-/// What events that are not completed wait for, at most `limit` rows; the longest waiting first.
+/// What pending events wait for, at most `limit` rows; the longest waiting first. An event that was woken waits for
+/// nothing until it has run, and one that failed has its answer.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn open(connection: &Connection, limit: usize) -> Result<Vec<Open>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT n.need, n.event_id FROM events e INDEXED BY events_open JOIN event_needs n ON n.event_id = e.event_id
-         WHERE e.status <> 'completed' AND n.need NOT GLOB 'grant:*' AND n.need NOT GLOB 'rate:*'
+         WHERE e.status <> 'completed' AND e.status = 'pending' AND e.woken = 0 AND n.need NOT GLOB 'grant:*'
+           AND n.need NOT GLOB 'rate:*'
          ORDER BY e.received_at, n.event_id, n.need LIMIT :limit",
     )?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -44,14 +46,18 @@ pub fn open(connection: &Connection, limit: usize) -> Result<Vec<Open>, StoreErr
     Ok(open)
 }
 
-/// The events that wait for `need`.
+/// The events that wait for `need` and came before it was asked for: an answer may not know of later ones.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn waiting_for(connection: &Connection, need: &Need) -> Result<Vec<EventId>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT event_id FROM event_needs WHERE need = :need ORDER BY event_id")?;
-    let rows = statement.query_map(named_params! { ":need": need.to_string() }, |row| row.get("event_id"))?;
+pub fn waiting_for(connection: &Connection, need: &Need, asked_at: UnixMillis) -> Result<Vec<EventId>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT n.event_id FROM event_needs n JOIN events e ON e.event_id = n.event_id
+         WHERE n.need = :need AND e.received_at <= :asked_at ORDER BY n.event_id",
+    )?;
+    let need = need.to_string();
+    let rows =
+        statement.query_map(named_params! { ":need": need, ":asked_at": asked_at }, |row| row.get("event_id"))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -109,15 +115,16 @@ pub fn was_asked(connection: &Connection, need: &Need, since: UnixMillis) -> Res
     Ok(held(connection, need)?.is_some_and(|(_, asked_at)| asked_at >= since))
 }
 
-/// The lines of an invoice or of a checkout session. They do not change once they are paid, so any answer counts.
+/// The lines of an invoice or of a checkout session. They do not change once they are paid, so any answer counts; but
+/// that there are none counts only if it was told at or after a moment, for a wrong key may have been put right.
 ///
 /// # Errors
 /// [`StoreError::Sql`]; [`StoreError::Damaged`] for lines that were not written by [`save_lines`].
-pub fn lines(connection: &Connection, need: &Need) -> Result<Asked<Vec<Line>>, StoreError> {
+pub fn lines(connection: &Connection, need: &Need, since: UnixMillis) -> Result<Asked<Vec<Line>>, StoreError> {
     let damaged = |problem: String| StoreError::Damaged { what: format!("the answer to {need}"), problem };
     match held(connection, need)? {
         None => Ok(Asked::NotYet),
-        Some((None, _)) => Ok(Asked::Gone),
+        Some((None, asked_at)) => Ok(if asked_at >= since { Asked::Gone } else { Asked::NotYet }),
         Some((Some(text), _)) => {
             let lines: Vec<LineText> = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
             let lines: Option<Vec<Line>> = lines.into_iter().map(LineText::line).collect();

@@ -8,7 +8,7 @@ use super::client::{Api, ApiError, Kind, Pages, path};
 use super::wire::answers;
 use crate::domain::event::{Body, Charge, InvoicePayment, Line, PaymentRef, Price, Subscription, Unreadable};
 use crate::domain::facts::Asked;
-use crate::domain::ids::{ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId};
+use crate::domain::ids::{CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId};
 
 /// More pages than any invoice or session can have.
 const PAGES_MAX: u32 = 100;
@@ -133,7 +133,7 @@ pub fn payment(api: &dyn Api, name: &str) -> Result<Paid, NoAnswer> {
     match PaymentId::parse(name).ok().filter(|_| name.starts_with("pi_")) {
         Some(intent) => paid.names.payment_intent = Some(intent),
         None => {
-            let Some(charge) = charge(api, name)? else { return Ok(paid) };
+            let charge = charge(api, name)?;
             paid.names = PaymentRef { payment_intent: charge.payment_intent, charge: Some(charge.id) };
             paid.invoices.extend(charge.invoice);
         }
@@ -206,18 +206,17 @@ pub fn charges(api: &dyn Api, name: &str) -> Result<Vec<Charge>, NoAnswer> {
             }
         }
     } else {
-        charges.extend(charge(api, name)?);
+        charges.push(charge(api, name)?);
     }
     charges.retain(|charge| charge.status != "failed");
     Ok(charges)
 }
 
-fn charge(api: &dyn Api, id: &str) -> Result<Option<Charge>, NoAnswer> {
-    let Ok(id) = ChargeId::parse(id) else { return Ok(None) };
-    let path = path("/v1/charges", id.as_str());
-    let Asked::Told(json) = object(api, &path, &[])? else { return Ok(None) };
-    match read("charge.succeeded", &path, &json)? {
-        Body::Charge(charge) => Ok(Some(charge)),
+/// A charge is never deleted: where there is none, another account or mode was asked, and nothing is known of it.
+fn charge(api: &dyn Api, id: &str) -> Result<Charge, NoAnswer> {
+    let path = path("/v1/charges", id);
+    match read("charge.succeeded", &path, &text(&path, api.get(&path, &[])?)?)? {
+        Body::Charge(charge) => Ok(charge),
         _ => Err(other_object(&path)),
     }
 }
@@ -236,12 +235,13 @@ pub fn event(api: &dyn Api, id: &EventId) -> Result<Asked<String>, NoAnswer> {
 /// [`NoAnswer`].
 pub fn object(api: &dyn Api, path: &str, query: &[(&str, &str)]) -> Result<Asked<String>, NoAnswer> {
     match api.get(path, query) {
-        Ok(body) => match String::from_utf8(body) {
-            Ok(json) => Ok(Asked::Told(json)),
-            Err(_) => Err(ApiError::new(Kind::Garbage, path, "the answer is not UTF-8").into()),
-        },
+        Ok(body) => text(path, body).map(Asked::Told),
         Err(error) => or_gone(error),
     }
+}
+
+fn text(path: &str, body: Vec<u8>) -> Result<String, NoAnswer> {
+    String::from_utf8(body).map_err(|_| ApiError::new(Kind::Garbage, path, "the answer is not UTF-8").into())
 }
 
 /// That there is no such thing is an answer.
@@ -264,3 +264,6 @@ fn unreadable(path: &str, problem: Unreadable) -> NoAnswer {
 fn other_object(path: &str) -> NoAnswer {
     ApiError::new(Kind::Garbage, path, "the answer is another object than was asked for").into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ use serde::Deserialize;
 
 use self::envelope::{Content, Envelope};
 use self::field::{Field, unreadable};
+use crate::domain::clawback;
 use crate::domain::event::{Body, Event, UnixSeconds, Unreadable};
 
 /// Why a body is no event. Neither form repeats anything of the body.
@@ -104,11 +105,20 @@ pub fn with_object(event: &Event, object: &[u8], at: UnixSeconds, metadata_key: 
     }
     let kind = event.kind.strip_prefix("v1.").unwrap_or(&event.kind).to_owned();
     let (_, body) = Snapshot { kind: &kind, object, previous: None, metadata_key }.read();
-    if let Body::Charge(_) = body {
-        // What a charge says was refunded holds until it was asked, not until the event.
+    if is_of_later(&kind, &body) {
         event.created = event.created.max(at);
     }
     Event { kind, body, ..event }
+}
+
+/// It tells what was when it was asked for, not at the time of its event: what a charge says was refunded, and that a
+/// refund has failed meanwhile.
+fn is_of_later(kind: &str, body: &Body) -> bool {
+    match body {
+        Body::Charge(_) => true,
+        Body::Refund(refund) => clawback::is_failed(refund.status.as_deref()) && kind != "refund.failed",
+        _ => false,
+    }
 }
 
 /// A thin event of the same thing as a type that we act on. The finer ones of a subscription, which have no snapshot

@@ -260,7 +260,7 @@ pub(crate) fn drain(ingest: &mut Ingest, transaction: &Transaction<'_>, now: i64
 }
 
 /// Counts what a telling made the rules do.
-fn exercise(connection: &Connection, answers: &[Answer], counts: &mut Counts) {
+pub(crate) fn exercise(connection: &Connection, answers: &[Answer], counts: &mut Counts) {
     for answer in answers {
         match answer {
             Answer::Pending { needs } => {

@@ -191,6 +191,16 @@ impl FakeStripe {
         self.state().faults.push(fault);
     }
 
+    /// Lets something go wrong from now on, whatever else was ordered.
+    pub(crate) fn order_first(&self, fault: Fault) {
+        self.state().faults.insert(0, fault);
+    }
+
+    /// Ends the fault that was ordered first.
+    pub(crate) fn end_first(&self) {
+        self.state().faults.remove(0);
+    }
+
     /// Ends all faults, and lets go what hangs.
     pub(crate) fn heal(&self) {
         self.state().faults.clear();

@@ -26,6 +26,7 @@ mod reap;
 mod repair;
 mod repair_subscription;
 mod replay;
+mod resolve;
 mod samples;
 mod sim;
 mod store;

@@ -4,8 +4,10 @@
 //! the books must be in the end; a chaotic courier delivers. `BILLINGD_HISTORIES` sets how many lives, `BILLINGD_SEED`
 //! where to start; a difference is shrunk by leaving out steps of the life.
 
+mod asking;
 mod courier;
 mod expected;
+mod reserve;
 
 use billingd::domain::policy::{Basis, Policy};
 

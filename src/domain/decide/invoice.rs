@@ -37,6 +37,9 @@ pub(super) fn decide(event: &Event, invoice: &Invoice, facts: &Facts, policy: &P
             draft.finish(Outcome::Stale, told_later(facts.invoice.as_ref()))
         };
     }
+    if lacks_paid_periods(invoice, facts, policy) {
+        return Decision::Wait(vec![Need::Lines(invoice.id.clone())]);
+    }
     draft.extend(keep_paid_periods(invoice, facts, policy, now));
     if let Some(by) = &facts.granted_by {
         payment::follow_invoice(&mut draft, invoice, newer, facts);
@@ -141,6 +144,15 @@ fn told_later(held: Option<&InvoiceHeld>) -> String {
         Some(held) => format!("{} told the later status {}", held.source, held.status),
         None => "older than what we hold".into(),
     }
+}
+
+/// Under `downgrade = "period_end"` the lines count, whatever the credits come from.
+fn lacks_paid_periods(invoice: &Invoice, facts: &Facts, policy: &Policy) -> bool {
+    policy.tiers.keep_until_period_end
+        && policy.asks_stripe
+        && invoice.subscription.is_some()
+        && invoice.lines == Lines::Truncated
+        && facts.lines == Asked::NotYet
 }
 
 /// Under `downgrade = "period_end"`: what the invoice paid for, and how its subscription stands with that.

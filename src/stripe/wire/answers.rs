@@ -98,3 +98,6 @@ impl RawSold<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

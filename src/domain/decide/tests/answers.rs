@@ -41,6 +41,30 @@ fn the_other_lines_of_an_invoice() {
 }
 
 #[test]
+fn a_held_tier_needs_all_lines_whatever_the_credits_come_from() {
+    let holding = |mut policy: Policy| {
+        policy.tiers.keep_until_period_end = true;
+        policy
+    };
+    let id = SubscriptionId::parse("sub_1").expect("an id");
+    let of_subscription = invoice_with(|invoice| {
+        (invoice.lines, invoice.subscription) = (Lines::Truncated, Some(id));
+    });
+    let alone = invoice_with(|invoice| invoice.lines = Lines::Truncated);
+    let with_key = holding(asking(by_money()));
+    for (name, policy, facts, event, expected) in [
+        ("not told", &with_key, known(), &of_subscription, "wait lines:in_1"),
+        ("not told, but granted", &with_key, granted(), &of_subscription, "wait lines:in_1"),
+        ("Stripe has no such invoice", &with_key, gone(), &of_subscription, GRANTED),
+        ("of no subscription", &with_key, known(), &alone, GRANTED),
+        ("without a key", &holding(by_money()), known(), &of_subscription, GRANTED),
+        ("no tier is held", &asking(by_money()), known(), &of_subscription, GRANTED),
+    ] {
+        check(name, policy, &facts, event, expected);
+    }
+}
+
+#[test]
 fn what_a_session_sold() {
     let with_key = asking(by_catalogue());
     let session = |metadata: Option<&str>| {
