@@ -93,6 +93,18 @@ fn event() -> EventId {
 }
 
 #[test]
+fn the_time_of_the_last_answer_is_told() {
+    let scene = scene();
+    let client = scene.client();
+    assert!(client.get("/v1/charges/ch_1", &[]).is_ok() && client.time().is_none(), "nobody told");
+    scene.fake.order(Fault::at("*").header("date", "Mon, 21 Sep 2026 14:13:20 GMT"));
+    assert!(
+        client.get("/v1/charges/ch_none", &[]).is_err() && client.clone().time() == Some(NOW),
+        "an error tells, too"
+    );
+}
+
+#[test]
 fn a_request_says_who_asks_and_which_version_it_reads() {
     let mut scene = scene();
     scene.settings.connected_account = Some("acct_7".to_owned());
