@@ -96,7 +96,9 @@ fn backups<D: Desk>(config: &Config) -> impl Fn(&mut Context<'_, D>) -> anyhow::
     }
 }
 
-fn shelf(config: &Config) -> Shelf {
+/// Where a config has backups go, and how many of them it keeps.
+#[must_use]
+pub fn shelf(config: &Config) -> Shelf {
     let beside = || open::folder_of(&config.database.path).join("backups");
     Shelf {
         folder: config.backup.folder.clone().unwrap_or_else(beside),

@@ -1,10 +1,9 @@
 //! Everything that could be wrong, and how to put it right.
 
-use std::path::PathBuf;
-
 use crate::app;
 use crate::clock;
 use crate::config::{Config, Schedule};
+use crate::jobs;
 use crate::ops::doctor::{Check, Health, books, files, stripe};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
@@ -18,7 +17,7 @@ const LATE_S: i64 = 3_600;
 pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let now = clock::now();
     let mut checks = of_config(config);
-    checks.extend(files::checks(&config.database.path, &backups(config), config.stripe.livemode, now));
+    checks.extend(files::checks(&config.database.path, &jobs::shelf(config).folder, config.stripe.livemode, now));
     checks.extend(of_books(config, now));
     checks.extend(of_stripe(config));
     output.show(&checks, |checks| render(checks))?;
@@ -35,11 +34,6 @@ fn of_config(config: &Config) -> Vec<Check> {
     let fix = "`billingd check` shows the config; run this as the service's user, or as root";
     let why = "the service does not start without it";
     problems.into_iter().map(|problem| Check::problem("config", problem, why, fix)).collect()
-}
-
-/// Where backups by schedule go.
-fn backups(config: &Config) -> PathBuf {
-    config.database.path.with_file_name("backups")
 }
 
 fn of_books(config: &Config, now: i64) -> Vec<Check> {
