@@ -20,6 +20,7 @@ use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::ops::ingest::{Duplicates, Ingest};
+use crate::ops::reconcile::Rules;
 use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
@@ -186,7 +187,24 @@ pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: St
     Ok(Some(Client::new(settings)?))
 }
 
-fn folder_of(path: &Path) -> PathBuf {
+/// What a run of reconciliation goes by.
+///
+/// # Errors
+/// When a value of the config is no currency or amount after all.
+pub fn reconciliation(config: &Config) -> anyhow::Result<Rules> {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    Ok(Rules {
+        policy: Arc::new(policy(config)?),
+        metadata_key: config.accounts.metadata_key.clone(),
+        lookback_s: seconds(config.reconcile.lookback),
+        grace_s: seconds(config.reconcile.grace),
+        paths: config.webhooks.iter().map(|webhook| webhook.path.clone()).collect(),
+    })
+}
+
+/// The folder of a file.
+#[must_use]
+pub fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
         _ => PathBuf::from("."),

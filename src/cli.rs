@@ -6,10 +6,13 @@ mod audit;
 mod check;
 mod demo;
 mod events;
+mod findings;
 mod fx;
 mod init;
 mod output;
 mod post;
+mod progress;
+mod reconcile;
 mod send;
 mod serve;
 mod tables;
@@ -94,6 +97,13 @@ enum Command {
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Compare the books with Stripe, fetch what never came, and tell what differs
+    #[command(after_help = "Examples:\n  billingd --config prod.toml reconcile\n  \
+        billingd --config prod.toml reconcile --since 30d --json")]
+    Reconcile(reconcile::ReconcileArguments),
+    /// What a person should look at
+    #[command(subcommand)]
+    Findings(findings::Command),
     /// Exchange rates: what there is, and getting more
     #[command(subcommand)]
     Fx(fx::Command),
@@ -143,6 +153,8 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Events(command) => events::run(command, config, output),
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
+        Command::Reconcile(arguments) => reconcile::run(arguments, config, output),
+        Command::Findings(command) => findings::run(command, config, output),
         Command::Fx(command) => fx::run(command, config, output),
         Command::Verify => verify::run(config, output),
         Command::Send(arguments) => send::run(arguments, config, output),

@@ -4,7 +4,9 @@
 pub mod adjust;
 mod apply;
 mod facts;
+pub mod findings;
 pub mod fx;
 pub mod ingest;
+pub mod reconcile;
 pub mod resolve;
 pub mod verify;

@@ -7,6 +7,7 @@
 pub mod accounts;
 pub mod answers;
 pub mod audit;
+pub mod compare;
 pub mod desk;
 pub mod error;
 pub mod events;
@@ -20,8 +21,10 @@ pub mod payload;
 pub mod payments;
 pub mod prices;
 pub mod reader;
+pub mod runs;
 pub mod savepoint;
 mod snapshots;
+pub mod spool;
 pub mod subscriptions;
 mod types;
 pub mod verify;

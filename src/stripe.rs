@@ -2,9 +2,10 @@
 //!
 //! [`signature`] proves that a request is Stripe's; [`wire`] reads its body, whatever the API version, into the words
 //! of [`crate::domain::event`]; [`client`] asks Stripe's API, and
-//! [`ask`] knows what to ask. Nothing here decides anything.
+//! [`ask`] knows what to ask and [`lists`] what to walk through. Nothing here decides anything.
 
 pub mod ask;
 pub mod client;
+pub mod lists;
 pub mod signature;
 pub mod wire;
