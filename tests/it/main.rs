@@ -18,6 +18,7 @@ mod http;
 mod incident;
 mod model;
 mod order_free;
+mod reconcile;
 mod samples;
 mod sim;
 mod store;

@@ -1,0 +1,1 @@
+//! Each kind of finding comes, and goes.

@@ -1,0 +1,1 @@
+//! Runs that are cut short, restored books, look-alikes, and many events.
