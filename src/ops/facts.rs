@@ -94,7 +94,11 @@ fn of_body(connection: &Connection, event: &Event, policy: &Policy) -> Result<Fa
                 facts.rates = rates(connection, currency, event.created, policy)?;
             }
             if facts.granted_by.is_none() && checkout.payment_intent.is_some() {
-                facts.money.roots.push(payments::checkout_root(connection, &checkout.id)?);
+                facts.money.roots.push(payments::checkout_root(
+                    connection,
+                    &checkout.id,
+                    checkout.payment_intent.as_ref(),
+                )?);
             }
             Ok(facts)
         }
@@ -253,7 +257,7 @@ fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&Invo
     }
     if let Some(intent) = &payment.intent {
         for checkout in payments::checkouts_of(connection, intent)? {
-            roots.push(payments::checkout_root(connection, &checkout)?);
+            roots.push(payments::checkout_root(connection, &checkout, None)?);
         }
     }
     Ok(Facts { money: MoneyFacts { payment, roots, asked: false }, ..Facts::default() })

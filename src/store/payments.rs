@@ -323,11 +323,15 @@ pub fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[Paymen
     })
 }
 
-/// What is known about a paid checkout without invoice.
+/// What is known about a paid checkout without invoice; `told` is the payment that an event tells of it now.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn checkout_root(connection: &Connection, checkout: &CheckoutId) -> Result<Root, StoreError> {
+pub fn checkout_root(
+    connection: &Connection,
+    checkout: &CheckoutId,
+    told: Option<&PaymentId>,
+) -> Result<Root, StoreError> {
     let fact = Fact::checkout(checkout);
     let row: Option<(i64, Option<Currency>, Option<PaymentId>)> = connection
         .prepare_cached("SELECT amount_paid, currency, payment_intent FROM checkouts WHERE checkout_id = :checkout")?
@@ -337,7 +341,7 @@ pub fn checkout_root(connection: &Connection, checkout: &CheckoutId) -> Result<R
         .optional()?;
     let decided = Decided::of_checkout(granted(connection, &fact)?, row.is_some());
     let (amount_paid, currency, intent) = row.unwrap_or_default();
-    let payments = match intent {
+    let payments = match intent.or_else(|| told.cloned()) {
         Some(intent) => vec![payment(connection, &PaymentRef { payment_intent: Some(intent), charge: None })?],
         None => Vec::new(),
     };

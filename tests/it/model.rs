@@ -129,7 +129,7 @@ const LIVED: &[&str] = &[
     "waits: price",
 ];
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 

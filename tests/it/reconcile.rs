@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
 use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
+use billingd::ops::resolve::{self, Resolver};
 use billingd::store::events::Source;
 use billingd::store::open::{self, Binding};
 use billingd::store::payload::{self, Payload};
@@ -82,6 +83,24 @@ impl Site {
         ingest.run(&transaction, jobs, received).expect("a batch");
         drain(&mut ingest, &transaction, self.now);
         transaction.commit().unwrap();
+        self.asks_what_events_wait_for();
+    }
+
+    /// As the server does beside everything else.
+    fn asks_what_events_wait_for(&mut self) {
+        let (now, mut resolver) = (self.now * 1000, Resolver::default());
+        loop {
+            let questions = resolve::questions(&self.connection).unwrap();
+            let fake = self.fake.clone();
+            let passed = resolver.pass(questions, &fake, &mut self.connection, 1, &move || now, &Stop::default());
+            if passed.unwrap().answered == 0 {
+                return;
+            }
+            let mut ingest = Ingest::new(self.rules.policy.clone(), "account_id".into(), Duplicates::default());
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+            drain(&mut ingest, &transaction, self.now);
+            transaction.commit().unwrap();
+        }
     }
 
     fn reconcile(&mut self) -> Report {

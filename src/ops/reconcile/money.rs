@@ -213,7 +213,7 @@ impl Ours {
         }
         if let Some(intent) = &payment.intent {
             for checkout in payments::checkouts_of(connection, intent)? {
-                roots.push(payments::checkout_root(connection, &checkout)?);
+                roots.push(payments::checkout_root(connection, &checkout, None)?);
             }
         }
         Ok(Self { names, payment, roots, is_known })
