@@ -10,7 +10,7 @@ mod runs;
 
 use std::path::PathBuf;
 
-use billingd::domain::policy::{Basis, Policy};
+use billingd::domain::policy::Policy;
 use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
 use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
 use billingd::ops::resolve::{self, Resolver};
@@ -24,9 +24,9 @@ use billingd::stripe::wire;
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
 
-use crate::books::{Totals, drain, policy, totals};
+use crate::books::{Totals, drain, totals};
 use crate::fake_stripe::FakeStripe;
-use crate::harness::{NOW, rows};
+use crate::harness::rows;
 
 const DAY: i64 = 86_400;
 
@@ -41,10 +41,6 @@ struct Site {
 }
 
 impl Site {
-    fn new() -> Self {
-        Self::under(Policy { asks_stripe: true, ..policy(Basis::AmountPaid(None), false) }, NOW)
-    }
-
     fn under(policy: Policy, now: i64) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         let path = folder.path().join("books.db");
