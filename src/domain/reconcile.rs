@@ -4,7 +4,7 @@
 //! only asked about what nothing here has decided.
 
 use crate::domain::clawback::{self, Granted, Payment, corrections};
-use crate::domain::decision::Finding;
+use crate::domain::decision::{Fact, Finding};
 use crate::domain::event::{Checkout, Invoice, UnixSeconds};
 use crate::domain::facts::{Decided, Root};
 use crate::domain::grant::{self, Grant, KnownPrices};
@@ -443,21 +443,23 @@ pub struct MoneyBack {
 }
 
 impl MoneyBack {
-    /// The difference that follows from these corrections of the grant of `root`; none without any.
+    /// The difference that follows from these corrections, each with the grant that it is of; none without any.
     #[must_use]
     pub fn difference(
         &self,
-        root: &Root,
-        corrections: &[clawback::Correction],
+        corrections: &[(Fact, Vec<clawback::Correction>)],
         open: Option<&OpenEvent>,
     ) -> Option<Difference> {
         if corrections.is_empty() {
             return None;
         }
         let status = self.status.as_deref().unwrap_or("not at Stripe");
-        let changes = corrections.iter().map(|one| format!("{:+} {}", one.amount, one.unit));
-        let changes = changes.collect::<Vec<_>>().join(", ");
-        let expected = format!("{}, {status}: {changes} for {}", money::show(self.amount, self.currency), root.fact);
+        let of_grant = |(fact, corrections): &(Fact, Vec<clawback::Correction>)| {
+            let changes = corrections.iter().map(|one| format!("{:+} {}", one.amount, one.unit));
+            format!("{} for {fact}", changes.collect::<Vec<_>>().join(", "))
+        };
+        let changes = corrections.iter().map(of_grant).collect::<Vec<_>>().join("; ");
+        let expected = format!("{}, {status}: {changes}", money::show(self.amount, self.currency));
         let actual =
             open.map_or_else(|| "not applied".to_owned(), |open| format!("not applied: {} {}", open.id, open.why));
         let difference = Difference::new(self.kind, &*self.id, expected, actual);

@@ -44,7 +44,7 @@ impl Site {
     fn under(policy: Policy, now: i64) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         let path = folder.path().join("books.db");
-        let binding = Binding { livemode: policy.livemode, connected_account: None };
+        let binding = Binding { livemode: policy.livemode, connected_account: policy.connected_account.clone() };
         payload::keep_dictionary(open::server(&path, &binding).unwrap().connection()).unwrap();
         let connection = open::beside(&path, &binding).unwrap();
         let rules = Rules {

@@ -1,6 +1,5 @@
 use super::*;
 use crate::domain::clawback::{Correction, UnitGranted};
-use crate::domain::decision::Fact;
 use crate::domain::event::{Line, Lines, PriceRef, Unit};
 use crate::domain::ids::CheckoutId;
 use crate::domain::policy::{Catalogue, Credits, PriceRule, Tiers};
@@ -290,13 +289,7 @@ fn checkouts_are_compared() {
 
 #[test]
 fn money_that_went_back_is_told_with_its_credits() {
-    let root = Root {
-        fact: Fact::invoice(&InvoiceId::parse("in_1").expect("an id")),
-        decided: Decided::Nothing,
-        amount_paid: 2_000,
-        currency: Some(usd()),
-        payments: Vec::new(),
-    };
+    let fact = Fact::invoice(&InvoiceId::parse("in_1").expect("an id"));
     let back = MoneyBack {
         kind: Kind::RefundNotApplied,
         id: "re_1".into(),
@@ -304,12 +297,12 @@ fn money_that_went_back_is_told_with_its_credits() {
         amount: 500,
         currency: usd(),
     };
-    let corrections = [Correction { unit: "credits".into(), amount: -25 }];
+    let corrections = [(fact, vec![Correction { unit: "credits".into(), amount: -25 }])];
     assert_eq!(
-        told(&back.difference(&root, &corrections, None)),
+        told(&back.difference(&corrections, None)),
         "refund_not_applied: 5.00 USD, succeeded: -25 credits for grant:invoice:in_1 | not applied"
     );
-    assert_eq!(back.difference(&root, &[], None), None);
+    assert_eq!(back.difference(&[], None), None);
 }
 
 #[test]

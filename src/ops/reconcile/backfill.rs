@@ -1,8 +1,10 @@
 //! The events at Stripe: those that never came are fetched and run, the oldest first; what the youngest are about is
 //! noted; and if none was delivered for a time, that is told.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::clock::UnixMillis;
@@ -145,7 +147,8 @@ impl<'a> Walk<'a> {
             run.counts.undelivered += u64::from(event.is_undelivered && event.created < run.young_since());
             if held.is_none() {
                 run.counts.missing += 1;
-                self.spool.push(event.created, item.get().as_bytes())?;
+                let account = run.rules.policy.connected_account.as_deref().filter(|_| !event.names_account);
+                self.spool.push(event.created, as_delivered(item.get(), account).as_bytes())?;
             }
             if held.is_some_and(|held| held.delivered) {
                 self.newest_delivered = self.newest_delivered.max(Some(event.created));
@@ -167,6 +170,14 @@ impl<'a> Walk<'a> {
             return all.is_empty() || event.is_undelivered;
         }
         ours.any(|one| one.wants(&event.kind))
+    }
+}
+
+/// The list of a connected account does not say whose it is; a delivery does, and so does what is kept.
+fn as_delivered<'a>(event: &'a str, account: Option<&str>) -> Cow<'a, str> {
+    match (account, event.trim_start().strip_prefix('{')) {
+        (Some(account), Some(rest)) => Cow::Owned(format!("{{\"account\":{},{rest}", json!(account))),
+        _ => Cow::Borrowed(event),
     }
 }
 

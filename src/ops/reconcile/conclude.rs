@@ -23,6 +23,9 @@ pub(super) fn conclude(
     number: i64,
     all_events: bool,
 ) -> Result<Report, StoreError> {
+    // A list may show one object twice, and one subject may differ in several ways: the first counts.
+    let mut told = HashSet::new();
+    run.differences.retain(|one| told.insert((one.kind, one.finding.subject.clone())));
     leave_what_is_in_flight(&mut run);
     leave_what_has_a_reason(&mut run)?;
     let result = match (run.cut_short.is_empty(), run.did_something) {

@@ -4,7 +4,7 @@ use crate::domain::clawback::{self, ChargeHeld, DisputeHeld, Payment, RefundHeld
 use crate::domain::event::{Charge, Dispute, PaymentRef, Refund};
 use crate::domain::facts::{Asked, Root};
 use crate::domain::ids::{ChargeId, DisputeId, EventId, PaymentId, RefundId};
-use crate::domain::reconcile::{self, Difference, Kind, MoneyBack, OpenEvent};
+use crate::domain::reconcile::{self, Kind, MoneyBack, OpenEvent};
 use crate::store::{StoreError, compare, payments};
 use crate::stripe::ask::{self, NoAnswer};
 use crate::stripe::client::Kind as ApiKind;
@@ -256,6 +256,7 @@ fn name_of(names: &PaymentRef) -> Option<String> {
 /// Compares each grant that the payment paid for. What seems to differ is computed again with what the charges say at
 /// Stripe: it may be known here by a total only.
 fn compare_grants(run: &mut Run<'_>, back: &MoneyBack, ours: &Ours) -> Result<(), Trouble> {
+    let (mut corrected, mut names) = (Vec::new(), Vec::new());
     for root in &ours.roots {
         let mut all = root.payments_with(&ours.payment);
         if reconcile::of_grant(root, &all).is_empty() {
@@ -265,11 +266,15 @@ fn compare_grants(run: &mut Run<'_>, back: &MoneyBack, ours: &Ours) -> Result<()
             ask_charges(run, payment)?;
         }
         let corrections = reconcile::of_grant(root, &all);
-        let open = open_event(run, back, &ours.names);
-        if let Some(mut difference) = back.difference(root, &corrections, open.as_ref()) {
-            name(&mut difference, root, &all);
-            run.differences.push(difference);
+        if !corrections.is_empty() {
+            names.extend(names_of(root, &all));
+            corrected.push((root.fact.clone(), corrections));
         }
+    }
+    let open = open_event(run, back, &ours.names);
+    if let Some(mut difference) = back.difference(&corrected, open.as_ref()) {
+        difference.names.extend(names);
+        run.differences.push(difference);
     }
     run.looked_at(&back.id, &[back.kind]);
     Ok(())
@@ -312,13 +317,12 @@ fn ask_charges(run: &Run<'_>, payment: &mut Payment) -> Result<(), Trouble> {
 }
 
 /// What an event of the last minutes may be about.
-fn name(difference: &mut Difference, root: &Root, all: &[Payment]) {
+fn names_of(root: &Root, all: &[Payment]) -> Vec<String> {
     let of_payments = all.iter().flat_map(|payment| {
         let charges = payment.charges.iter().map(ToString::to_string);
         payment.intent.iter().map(ToString::to_string).chain(charges)
     });
-    difference.names.extend(of_payments);
-    difference.names.extend(root.fact.as_str().rsplit(':').next().map(str::to_owned));
+    of_payments.chain(root.fact.as_str().rsplit(':').next().map(str::to_owned)).collect()
 }
 
 /// Where the numbers come from that no event told.

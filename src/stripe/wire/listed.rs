@@ -21,6 +21,8 @@ pub struct ListedEvent {
     pub created: UnixSeconds,
     /// The mode, if it is told.
     pub livemode: Option<bool>,
+    /// It says whose account it is of: only what is delivered to a platform does.
+    pub names_account: bool,
     /// An endpoint has not taken it yet.
     pub is_undelivered: bool,
     /// The objects that it is about.
@@ -48,6 +50,7 @@ pub fn event(json: &str) -> Result<ListedEvent, Unreadable> {
         kind: raw.kind.need("type")?.clone().into_owned(),
         created: *raw.created.need("created")?,
         livemode: raw.livemode.told().copied(),
+        names_account: raw.account.told().is_some(),
         is_undelivered: raw.pending_webhooks.told().is_some_and(|pending| *pending > 0),
         names: raw.data.told().and_then(|data| data.object.told()).map(RawNames::all).unwrap_or_default(),
     })
@@ -90,6 +93,7 @@ struct RawEvent<'a> {
     kind: Field<Cow<'a, str>>,
     created: Field<i64>,
     livemode: Field<bool>,
+    account: Field<Reference<'a>>,
     pending_webhooks: Field<i64>,
     data: Field<RawData<'a>>,
 }
@@ -169,6 +173,7 @@ mod tests {
             kind: "invoice_payment.paid".into(),
             created: 7,
             livemode: Some(true),
+            names_account: false,
             is_undelivered: true,
             names,
         };

@@ -152,6 +152,14 @@ fn a_key_that_may_not_read_everything_still_compares_the_rest() {
     assert_eq!((report.result, report.cannot_tell.len(), report.counts.found), (Ended::Ok, 3, 5));
 }
 
+#[test]
+fn events_of_a_connected_account_are_its_own() {
+    let mut site = Site::under(Policy { connected_account: Some("acct_1".into()), ..test_mode() }, NOW);
+    site.fake.put(dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - DAY));
+    assert_eq!(site.reconcile().counts.completed, 1);
+    assert_eq!(site.rows("SELECT outcome, stripe_account FROM v_events"), ["applied|acct_1"]);
+}
+
 /// localstripe, as far as it matters here: events oldest first, no such thing as filters by time, and no payments of
 /// invoices.
 #[test]
