@@ -316,11 +316,15 @@ CREATE TABLE audit_log (
     hash      BLOB NOT NULL
 ) STRICT;
 
+-- `known_until`: all events of Stripe's from before that moment were fetched; NULL where a run does not show it.
 CREATE TABLE reconciliation_runs (
     run_id      INTEGER PRIMARY KEY,
     started_at  INTEGER NOT NULL,
     finished_at INTEGER,
-    result      TEXT
+    result      TEXT CHECK (result = 'ok' OR result = 'partial' OR result = 'failed'),
+    since       INTEGER,
+    known_until INTEGER,
+    counts      TEXT   -- our own JSON
 ) STRICT;
 
 CREATE TABLE findings (
@@ -332,6 +336,11 @@ CREATE TABLE findings (
     status        TEXT NOT NULL CHECK (status = 'open' OR status = 'acknowledged' OR status = 'resolved'),
     first_seen_at INTEGER NOT NULL,
     last_seen_at  INTEGER NOT NULL,
+    amount        INTEGER,   -- the money that it is about, in minor units
+    currency      TEXT,
+    event_id      TEXT,      -- an event that is about it and not completed
+    reason        TEXT,      -- why somebody acknowledged it
+    CHECK ((amount IS NULL) = (currency IS NULL)),
     UNIQUE (kind, subject)
 ) STRICT;
 
@@ -434,5 +443,5 @@ SELECT seq, at, actor, action, subject, event_id, detail
 FROM audit_log;
 
 CREATE VIEW v_findings AS
-SELECT finding_id, kind, subject, expected, actual, status, first_seen_at, last_seen_at
+SELECT finding_id, kind, subject, expected, actual, status, first_seen_at, last_seen_at, amount, currency, event_id, reason
 FROM findings;

@@ -20,6 +20,7 @@ use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
 use crate::ops::ingest::{Duplicates, Ingest, Rules, Verified};
+use crate::ops::reconcile;
 use crate::stop::Stop;
 use crate::store;
 use crate::store::open::{self, Binding};
@@ -103,6 +104,10 @@ impl Service {
                 .context("the writer thread cannot be started")?;
         let stop = Stop::default();
         let client = client(config, surroundings.environment, stop.clone())?;
+        let stripe = match &client {
+            Some(client) => Some(jobs::Stripe { client: client.clone(), rules: reconciliation(config)? }),
+            None => None,
+        };
         let asks_stripe = client.is_some();
         if let Some(client) = client {
             resolver::start(client, stop.clone(), reader.clone(), writer.clone(), surroundings.clock)
@@ -127,7 +132,7 @@ impl Service {
             clock: surroundings.clock,
         });
         let jobs = Jobs::start(
-            jobs::table(config, &rules),
+            jobs::table(config, &rules, stripe),
             writer.clone(),
             Reader::open(&path, 1)?,
             surroundings.clock,
@@ -222,6 +227,22 @@ pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: St
     let connected_account = config.stripe.connected_account.clone();
     let settings = Settings { connected_account, stop, ..Settings::new(base, key) };
     Ok(Some(Client::new(settings)?))
+}
+
+/// What a run of reconciliation goes by.
+///
+/// # Errors
+/// When a value of the config is no currency or amount after all.
+pub fn reconciliation(config: &Config) -> anyhow::Result<reconcile::Rules> {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let Rules { policy, metadata_key } = rules(config)?;
+    Ok(reconcile::Rules {
+        policy,
+        metadata_key,
+        lookback_s: seconds(config.reconcile.lookback),
+        grace_s: seconds(config.reconcile.grace),
+        paths: config.webhooks.iter().map(|webhook| webhook.path.clone()).collect(),
+    })
 }
 
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {

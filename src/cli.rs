@@ -9,6 +9,7 @@ mod check;
 mod demo;
 mod doctor;
 mod events;
+mod findings;
 mod fx;
 mod import_ledger;
 mod init;
@@ -17,6 +18,7 @@ mod post;
 mod progress;
 mod prune;
 mod reap;
+mod reconcile;
 mod repair;
 mod send;
 mod serve;
@@ -107,6 +109,13 @@ enum Command {
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Compare the books with Stripe, fetch what never came, and tell what differs
+    #[command(after_help = "Examples:\n  billingd --config prod.toml reconcile\n  \
+        billingd --config prod.toml reconcile --since 30d --json")]
+    Reconcile(reconcile::ReconcileArguments),
+    /// What a person should look at
+    #[command(subcommand)]
+    Findings(findings::Command),
     /// Exchange rates: what there is, and getting more
     #[command(subcommand)]
     Fx(fx::Command),
@@ -197,6 +206,8 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Events(command) => events::run(command, config, output),
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
+        Command::Reconcile(arguments) => reconcile::run(arguments, config, output),
+        Command::Findings(command) => findings::run(command, config, output),
         Command::Fx(command) => fx::run(command, config, output),
         Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
         Command::Repair(command) => repair::run(command, config, output),

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`ids`], [`money`] and [`exchange`] are the atoms, [`event`] is what Stripe told us in our own words,
 //! [`policy`] is what the operator configured; [`grant`], [`clawback`] and [`subscription`] are the rules of credits,
-//! of taking them back and of tiers; [`decide`] puts them together, from [`facts`] to a [`decision`].
+//! of taking them back and of tiers; [`decide`] puts them together, from [`facts`] to a [`decision`]; [`reconcile`] says what differs from Stripe.
 
 pub mod clawback;
 pub mod decide;
@@ -18,4 +18,5 @@ pub mod grant;
 pub mod ids;
 pub mod money;
 pub mod policy;
+pub mod reconcile;
 pub mod subscription;

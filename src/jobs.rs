@@ -23,24 +23,65 @@ use crate::ops::backup::{self, Shelf};
 use crate::ops::fx::{self, Told};
 use crate::ops::ingest::{Errand, Rules};
 use crate::ops::reap;
+use crate::ops::reconcile::{self, Ended, Place};
 use crate::ops::retain::{self, Keep};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
 use crate::store::{Desk, StoreError, jobs, open};
+use crate::stripe::client::Client;
 
 /// The job that writes a backup.
 pub const BACKUP: &str = "backup";
 
-/// The schedule: every job, when it runs, and what it does.
+/// What reconciliation needs beyond the database.
+#[derive(Debug)]
+pub struct Stripe {
+    /// Who is asked.
+    pub client: Client,
+    /// What is right, and how far to look.
+    pub rules: reconcile::Rules,
+}
+
+/// The schedule: every job, when it runs, and what it does. Without `stripe` nothing is reconciled.
 #[must_use]
-pub fn table<D: Desk>(config: &Config, rules: &Rules) -> Vec<Job<D>> {
+pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>) -> Vec<Job<D>> {
     let when = &config.jobs;
-    vec![
+    let reconciliation = stripe.map(|stripe| Job::new("reconcile", &when.reconcile, reconciliation(config, stripe)));
+    let others = vec![
         Job::new("reaper", &when.reaper, reaper(config, rules)),
         Job::new("retention", &when.retention, retention(config)),
         Job::new("fx", &when.fx, rates(config, rules)),
         Job::new(BACKUP, &when.backup, backups(config)),
-    ]
+    ];
+    reconciliation.into_iter().chain(others).collect()
+}
+
+fn reconciliation<D: Desk>(
+    config: &Config,
+    stripe: Stripe,
+) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
+    let folder = open::folder_of(&config.database.path).to_owned();
+    move |job| {
+        let place = Place {
+            api: &stripe.client,
+            reader: job.reader,
+            folder: &folder,
+            clock: &job.clock,
+            stop: job.stop,
+            actor: "job:reconcile",
+            progress: &|_, _| (),
+        };
+        let report = reconcile::run(place, job.desk, &stripe.rules, reconcile::Options::default())?;
+        if report.counts.open > 0 {
+            tracing::warn!(
+                open = report.counts.open,
+                "the books and Stripe differ: `billingd findings list` shows how"
+            );
+        }
+        anyhow::ensure!(report.result == Ended::Ok, "it was cut short: {}", report.cut_short.join("; "));
+        let counts = report.counts;
+        Ok(format!("{} events never came, {} new findings, {} open", counts.missing, counts.found, counts.open))
+    }
 }
 
 fn reaper<D: Desk>(
@@ -137,6 +178,8 @@ pub struct Context<'a, D> {
     pub reader: &'a Reader,
     /// When it began.
     pub now: UnixMillis,
+    /// The time of day.
+    pub clock: fn() -> UnixMillis,
     /// To be looked at between two steps: the server wants to end.
     pub stop: &'a Stop,
 }
@@ -195,7 +238,7 @@ impl<D: Desk> Runner<D> {
         let (name, now) = (job.name, clock());
         let run = desk.write(move |transaction| jobs::begin(transaction, name, now / 1000))?;
         tracing::info!(job = name, "a job begins");
-        let mut context = Context { desk: &mut *desk, reader, now, stop };
+        let mut context = Context { desk: &mut *desk, reader, now, clock: *clock, stop };
         let outcome = catch_unwind(AssertUnwindSafe(|| (job.run)(&mut context)))
             .unwrap_or_else(|_| Err(anyhow::anyhow!("a bug: the job panicked; please report it")));
         let (succeeded, result) = match outcome {

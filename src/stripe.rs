@@ -10,6 +10,7 @@ pub mod ask;
 pub mod client;
 pub mod endpoints;
 pub mod events_file;
+pub mod lists;
 pub mod made;
 pub mod signature;
 pub mod wire;

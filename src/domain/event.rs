@@ -337,6 +337,15 @@ pub struct Charge {
     pub refunds: Vec<Refund>,
 }
 
+impl Charge {
+    /// Minor units that were refunded, less what a partial capture released and Stripe counts as refunded.
+    #[must_use]
+    pub fn refunded(&self) -> i64 {
+        let released = self.amount.saturating_sub(self.amount_captured).max(0);
+        self.amount_refunded.saturating_sub(released).max(0)
+    }
+}
+
 /// A payment intent, as far as it links things.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaymentIntent {

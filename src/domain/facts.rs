@@ -2,7 +2,7 @@
 
 use crate::domain::clawback::{Granted, Payment};
 use crate::domain::decision::Fact;
-use crate::domain::event::{Line, UnixSeconds};
+use crate::domain::event::{Line, PaymentRef, UnixSeconds};
 use crate::domain::exchange::DayRate;
 use crate::domain::grant::KnownPrices;
 use crate::domain::ids::{AccountId, EventId};
@@ -70,6 +70,26 @@ pub struct Root {
     pub currency: Option<Currency>,
     /// All payments of it.
     pub payments: Vec<Payment>,
+}
+
+impl Root {
+    /// Its payments, one of them as it is now. What that one has is not another's, even if both names were not known to
+    /// be of one payment.
+    #[must_use]
+    pub fn payments_with(&self, payment: &Payment) -> Vec<Payment> {
+        let is_same = |other: &Payment| {
+            let names = |charge| PaymentRef { payment_intent: other.intent.clone(), charge };
+            payment.is_named(&names(None))
+                || other.charges.iter().any(|charge| payment.is_named(&names(Some(charge.clone()))))
+        };
+        let without = |mut other: Payment| {
+            other.refunds.retain(|refund| payment.refunds.iter().all(|own| own.id != refund.id));
+            other.disputes.retain(|dispute| payment.disputes.iter().all(|own| own.id != dispute.id));
+            other
+        };
+        let others = self.payments.iter().filter(|other| !is_same(other)).cloned().map(without);
+        others.chain([payment.clone()]).collect()
+    }
 }
 
 /// What became of the grant of something that was paid.

@@ -298,12 +298,21 @@ fn held_tier(
 }
 
 /// Any of its prices is in the price list.
-fn is_listed(state: &State, policy: &Policy) -> bool {
+#[must_use]
+pub fn is_listed(state: &State, policy: &Policy) -> bool {
     state.items.iter().any(|item| policy.catalogue.rule(&item.price).is_some())
 }
 
+/// All of its prices belong to another product.
+#[must_use]
+pub fn is_foreign(state: &State, policy: &Policy) -> bool {
+    let is_foreign = |item: &Item| policy.catalogue.rule(&item.price).is_some_and(|rule| rule.foreign);
+    !state.items.is_empty() && state.items.iter().all(is_foreign)
+}
+
 /// Position and name of the highest tier among the listed prices; of two items alike, the first.
-fn listed_tier(state: &State, policy: &Policy) -> Option<(usize, String)> {
+#[must_use]
+pub fn listed_tier(state: &State, policy: &Policy) -> Option<(usize, String)> {
     let tiers = state.items.iter().enumerate().filter_map(|(position, item)| {
         let tier = policy.catalogue.rule(&item.price)?.tier.clone()?;
         Some((position, tier))

@@ -48,6 +48,34 @@ impl Payload {
         })
     }
 
+    /// The body again.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it cannot be unpacked to the bytes that were packed.
+    pub(super) fn unpack(&self) -> Result<Vec<u8>, StoreError> {
+        let body = unpack(DICTIONARY, &self.packed).map_err(|error| damaged(&error))?;
+        if Sha256::digest(&body)[..] != self.digest {
+            return Err(StoreError::Damaged { what: "a payload".into(), problem: "its digest does not fit".into() });
+        }
+        Ok(body)
+    }
+
+    /// As a file of our own keeps it, for as long as one run.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        [&self.digest[..], &self.packed].concat()
+    }
+
+    /// What [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is cut off.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let (digest, packed) = bytes
+            .split_first_chunk::<32>()
+            .ok_or_else(|| StoreError::Damaged { what: "a payload".into(), problem: "it is cut off".into() })?;
+        Ok(Self { packed: packed.to_vec(), digest: *digest })
+    }
+
     /// Size on disk, in bytes.
     #[must_use]
     pub fn packed_bytes(&self) -> usize {

@@ -10,6 +10,7 @@ mod customer;
 mod envelope;
 mod field;
 mod invoice;
+pub mod listed;
 mod payment;
 mod price;
 mod subscription;
@@ -189,7 +190,9 @@ pub fn event_types() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-fn is_acted_on(kind: &str) -> bool {
+/// A type that billingd acts on.
+#[must_use]
+pub fn is_acted_on(kind: &str) -> bool {
     event_types().iter().any(|(name, _)| *name == kind)
 }
 

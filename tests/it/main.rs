@@ -23,6 +23,7 @@ mod keep;
 mod model;
 mod order_free;
 mod reap;
+mod reconcile;
 mod repair;
 mod repair_subscription;
 mod replay;

@@ -41,7 +41,7 @@ impl Rules {
 
 /// A life, before it is lived.
 #[derive(Debug, Clone)]
-struct Life {
+pub(crate) struct Life {
     habits: Habits,
     customers: usize,
     steps: Vec<Step>,
@@ -51,7 +51,7 @@ struct Life {
 }
 
 impl Life {
-    fn new(rng: &mut Rng) -> Self {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
         let habits = Habits {
             shape: *rng.pick(&[Some(Shape::Old), Some(Shape::New), None]),
             embeds: rng.percent(50),
@@ -68,7 +68,7 @@ impl Life {
         Self { habits, customers: 1 + rng.below(3), steps, later, courier: rng.next() }
     }
 
-    fn live(&self) -> World {
+    pub(crate) fn live(&self) -> World {
         let mut world = World::new(self.habits, self.customers);
         self.steps.iter().for_each(|step| world.act(step));
         world
@@ -131,7 +131,7 @@ const LIVED: &[&str] = &[
     "waits: price",
 ];
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 

@@ -47,7 +47,7 @@ pub(super) fn decide_charge(event: &Event, charge: &Charge, facts: &Facts) -> De
         account: charge.customer.clone(),
         currency: charge.currency,
         captured: charge.amount_captured,
-        refunded: refunded_of(charge),
+        refunded: charge.refunded(),
         at: event.created,
         source: event.id.clone(),
     };
@@ -69,12 +69,6 @@ pub(super) fn decide_charge(event: &Event, charge: &Charge, facts: &Facts) -> De
         newer |= remember_refund(event, refund, &names, event.created - 1, &mut payment, &mut draft);
     }
     finish_stale(settle(&names, charge.invoice.as_ref(), payment, draft, moves, facts), newer)
-}
-
-/// What was refunded, less what a partial capture released and Stripe counts as refunded.
-fn refunded_of(charge: &Charge) -> i64 {
-    let released = charge.amount.saturating_sub(charge.amount_captured).max(0);
-    charge.amount_refunded.saturating_sub(released).max(0)
 }
 
 /// A refund tells of itself only.
@@ -197,7 +191,7 @@ fn settle(
     }
     draft.arrive_payment(&both);
     for root in &facts.money.roots {
-        match correct(root, &with(root, &payment)) {
+        match correct(root, &root.payments_with(&payment)) {
             Ok(effects) => draft.extend(effects),
             Err(unknown) if moves && !facts.money.asked => {
                 return Decision::Wait(needs(unknown.iter().flat_map(names)));
@@ -235,23 +229,6 @@ fn finish_stale(decision: Decision, newer: bool) -> Decision {
         }
         other => other,
     }
-}
-
-/// The payments of a root, one of them as it is now. What it has is not another's, even if both names were not known to
-/// be of one payment.
-fn with(root: &Root, payment: &Payment) -> Vec<Payment> {
-    let is_same = |other: &Payment| {
-        let names = |charge| PaymentRef { payment_intent: other.intent.clone(), charge };
-        payment.is_named(&names(None))
-            || other.charges.iter().any(|charge| payment.is_named(&names(Some(charge.clone()))))
-    };
-    let without = |mut other: Payment| {
-        other.refunds.retain(|refund| payment.refunds.iter().all(|own| own.id != refund.id));
-        other.disputes.retain(|dispute| payment.disputes.iter().all(|own| own.id != dispute.id));
-        other
-    };
-    let others = root.payments.iter().filter(|other| !is_same(other)).cloned().map(without);
-    others.chain([payment.clone()]).collect()
 }
 
 /// What is to be written so that the grant of a root stands as it should.

@@ -8,12 +8,13 @@ use crate::domain::event::{Event, Price, Subscription, SubscriptionItem, Unit, U
 use crate::domain::facts::{AccountTier, Asked, Facts};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::policy::Policy;
+use crate::domain::reconcile::Kind;
 use crate::domain::subscription::{
     Access, Contribution, Item, Known, PaidPeriod, Snapshot, Standing, State, access, account_tier, standing,
 };
 
 /// The finding of a subscription whose prices are not in the price list.
-const UNLISTED_PRICE: &str = "unlisted_price";
+const UNLISTED_PRICE: &str = Kind::UnlistedPrice.as_str();
 /// The finding of a subscription in a status that is new to us.
 const UNKNOWN_STATUS: &str = "unknown_status";
 

@@ -1,0 +1,129 @@
+//! One run of reconciliation, for a person or for cron.
+
+use std::cell::RefCell;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::app;
+use crate::clock;
+use crate::config::{self, Config};
+use crate::ops::reconcile::{self, Counts, Ended, Options, Place, Report};
+use crate::stop::Stop;
+use crate::store::{findings, open};
+
+use super::findings::{Listed, render as render_findings};
+use super::output::{Output, plain, time};
+use super::progress::Progress;
+use super::{DONE, FOUND, NOT_DONE};
+
+/// So many findings are shown with a run; `findings list` shows more.
+const SHOWN_MAX: i64 = 50;
+
+#[derive(Debug, Args)]
+pub(super) struct ReconcileArguments {
+    /// Look back so far, such as 30d (default: since the last good run, and at least [reconcile] lookback)
+    #[arg(long, value_name = "D")]
+    since: Option<String>,
+    /// Fetch no missed events; only compare
+    #[arg(long)]
+    no_backfill: bool,
+    /// Who does this, for the audit log (default: the login name)
+    #[arg(long = "as", value_name = "NAME")]
+    operator: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    report: Report,
+    findings: Vec<Listed>,
+}
+
+pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let stop = Stop::default();
+    let client = app::client(config, |name| std::env::var(name).ok(), stop.clone())?;
+    let Some(client) = client else {
+        anyhow::bail!(
+            "there is no [stripe] api_key, so nothing can be compared; a restricted, read-only key is enough"
+        );
+    };
+    let since_s = arguments.since.as_deref().map(seconds).transpose()?;
+    let mut connection = super::beside(config)?;
+    let reader = super::reader(config)?;
+    let shown = RefCell::new(None::<(&'static str, Progress)>);
+    let place = Place {
+        api: &client,
+        reader: &reader,
+        folder: open::folder_of(&config.database.path),
+        clock: &clock::now,
+        stop: &stop,
+        actor: &format!("operator:{}", super::operator(arguments.operator.as_deref())),
+        progress: &|what, done| show(&mut shown.borrow_mut(), what, done),
+    };
+    let options = Options { since_s, no_backfill: arguments.no_backfill };
+    let report = reconcile::run(place, &mut connection, &app::reconciliation(config)?, options)?;
+    drop(shown.into_inner());
+    let rows = reader.read(|connection| findings::list(connection, Some("open"), SHOWN_MAX))?;
+    let result = Shown { report, findings: rows.into_iter().map(Listed::new).collect() };
+    output.show(&result, render)?;
+    Ok(match result.report.result {
+        Ended::Ok if result.report.counts.open == 0 => DONE,
+        Ended::Ok => FOUND,
+        Ended::Partial | Ended::Failed => NOT_DONE,
+    })
+}
+
+fn seconds(text: &str) -> anyhow::Result<i64> {
+    Ok(i64::try_from(config::parse_duration(text)?.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// One line at a time: what is done now.
+fn show(shown: &mut Option<(&'static str, Progress)>, what: &'static str, done: u64) {
+    if shown.as_ref().is_none_or(|(now, _)| *now != what) {
+        *shown = None;
+        *shown = Some((what, Progress::new(what, None)));
+    }
+    if let Some((_, progress)) = shown {
+        progress.at(done);
+    }
+}
+
+fn render(shown: &Shown) -> String {
+    let Report { run, result, since, counts, cut_short, cannot_tell } = &shown.report;
+    let mut text = format!("run {run}: {}, since {}\n", word(*result), time(*since));
+    text.push_str(&looked_at(counts));
+    for one in cannot_tell {
+        text.push_str(&format!("cannot tell  {}\n", plain(one)));
+    }
+    for one in cut_short {
+        text.push_str(&format!("CUT SHORT    {}\n", plain(one)));
+    }
+    let Counts { found, found_again, resolved, in_flight, open, .. } = counts;
+    text.push_str(&format!(
+        "findings     {found} new, {found_again} known, {resolved} gone, {open} open; {in_flight} left for the next run\n"
+    ));
+    if !shown.findings.is_empty() {
+        text.push('\n');
+        text.push_str(&render_findings(&shown.findings));
+    }
+    text
+}
+
+fn looked_at(counts: &Counts) -> String {
+    let Counts { events, undelivered, missing, completed, pending, failed, .. } = counts;
+    format!(
+        "events       {events}, {undelivered} of them not delivered by Stripe; {missing} never came: {completed} \
+         completed, {pending} waiting, {failed} failed\n\
+         compared     {} subscriptions, {} invoices, {} checkout sessions, {} refunds, {} disputes\n",
+        counts.subscriptions, counts.invoices, counts.checkouts, counts.refunds, counts.disputes
+    )
+}
+
+fn word(result: Ended) -> &'static str {
+    match result {
+        Ended::Ok => "complete",
+        Ended::Partial => "partial; nothing is concluded from what was not seen",
+        Ended::Failed => "failed; nothing could be looked at",
+    }
+}

@@ -1,0 +1,88 @@
+//! What a person does about a finding.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::clock::UnixMillis;
+use crate::domain::reconcile::Kind;
+use crate::ops::apply::to_json;
+use crate::store::audit::{self, Record};
+use crate::store::findings::{self, FindingRow};
+use crate::store::{Desk, StoreError};
+
+/// Why a finding was not acknowledged.
+#[derive(Debug, Error)]
+pub enum AcknowledgeError {
+    /// No finding has this number.
+    #[error("there is no finding {0}; `billingd findings list --status all` shows all")]
+    Unknown(i64),
+    /// What it told is gone.
+    #[error("finding {0} is resolved: what it told is gone, and nothing is left to acknowledge")]
+    Resolved(i64),
+    /// The reason is empty.
+    #[error("a reason is needed, so that others can see why it is left as it is")]
+    NoReason,
+    /// The database did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    finding: i64,
+    kind: &'a str,
+    before: &'a str,
+    after: &'a str,
+    why: &'a str,
+}
+
+/// Lets a finding be, for a reason: it counts no more until something else is seen of its subject. Acknowledging again
+/// changes the reason.
+///
+/// # Errors
+/// [`AcknowledgeError`]; then nothing changed.
+pub fn acknowledge(
+    desk: &mut impl Desk,
+    id: i64,
+    reason: &str,
+    operator: &str,
+    now: UnixMillis,
+) -> Result<FindingRow, AcknowledgeError> {
+    let (reason, actor) = (reason.trim().to_owned(), format!("operator:{operator}"));
+    if reason.is_empty() {
+        return Err(AcknowledgeError::NoReason);
+    }
+    let held = desk.write(move |transaction| {
+        let Some(held) = findings::find(transaction, id)? else { return Ok(None) };
+        if held.status == "resolved" {
+            return Ok(Some(held));
+        }
+        findings::acknowledge(transaction, id, &reason)?;
+        let (before, after) = (held.status.as_str(), "acknowledged");
+        let detail = to_json(&Detail { finding: id, kind: &held.kind, before, after, why: &reason })?;
+        let record = Record {
+            at: now / 1000,
+            actor: &actor,
+            action: "finding.acknowledge",
+            subject: &held.subject,
+            event_id: None,
+            detail: &detail,
+        };
+        audit::append(transaction, audit::head(transaction)?, &record)?;
+        findings::find(transaction, id)
+    })?;
+    match held {
+        None => Err(AcknowledgeError::Unknown(id)),
+        Some(held) if held.status == "resolved" => Err(AcknowledgeError::Resolved(id)),
+        Some(held) => Ok(held),
+    }
+}
+
+/// The command that sets right what a finding tells.
+#[must_use]
+pub fn remedy(finding: &FindingRow) -> String {
+    match Kind::parse(&finding.kind) {
+        Some(kind) => kind.remedy(&finding.subject, finding.event_id.as_deref()),
+        None => format!("billingd findings acknowledge {} --reason TEXT", finding.finding_id),
+    }
+}

@@ -1,0 +1,332 @@
+//! Refunds and disputes against what was taken back: the rule of clawbacks, with Stripe's numbers in the place of ours.
+
+use crate::domain::clawback::{self, ChargeHeld, DisputeHeld, Payment, RefundHeld};
+use crate::domain::event::{Charge, Dispute, PaymentRef, Refund};
+use crate::domain::facts::{Asked, Root};
+use crate::domain::ids::{ChargeId, DisputeId, EventId, PaymentId, RefundId};
+use crate::domain::reconcile::{self, Kind, MoneyBack, OpenEvent};
+use crate::store::{StoreError, compare, payments};
+use crate::stripe::ask::{self, NoAnswer};
+use crate::stripe::client::Kind as ApiKind;
+use crate::stripe::lists::{self, DISPUTES, REFUNDS};
+
+use rusqlite::Connection;
+
+use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
+
+/// Compares the refunds of the window, and those that can still change.
+pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
+    let (mut seen, since) = (Seen::default(), run.since.to_string());
+    for page in REFUNDS.pages(run.place.api, &[("created[gte]", &since)]) {
+        for item in page? {
+            run.check_mode(item.livemode)?;
+            seen.add(item.object.id.as_str());
+            compare_refund(run, &item.object)?;
+        }
+        (run.place.progress)("refunds", run.counts.refunds);
+    }
+    let (since, mut after, mut absent) = (run.since, String::new(), Vec::new());
+    loop {
+        let step = run.place.reader.read(|connection| compare::expected_refunds(connection, since, &after))?;
+        let Some(last) = step.last() else { break };
+        after = last.as_str().to_owned();
+        absent.extend(step.into_iter().filter(|id| !seen.has(id.as_str())));
+    }
+    let subjects = run.not_looked_at(&[Kind::RefundNotApplied]);
+    absent.extend(subjects.iter().filter_map(|subject| RefundId::parse(subject).ok()));
+    absent.sort();
+    absent.dedup();
+    let left = absent.len().saturating_sub(LOOKUPS_MAX);
+    for id in absent.into_iter().take(LOOKUPS_MAX) {
+        match lists::refund(run.place.api, &id)? {
+            Asked::Told(refund) => compare_refund(run, &refund)?,
+            Asked::Gone | Asked::NotYet => without_refund(run, &id)?,
+        }
+    }
+    if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
+}
+
+/// Compares the disputes of the window, and those that can still change.
+pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
+    let (mut seen, since) = (Seen::default(), run.since.to_string());
+    for page in DISPUTES.pages(run.place.api, &[("created[gte]", &since)]) {
+        for item in page? {
+            run.check_mode(item.livemode)?;
+            seen.add(item.object.id.as_str());
+            compare_dispute(run, &item.object)?;
+        }
+        (run.place.progress)("disputes", run.counts.disputes);
+    }
+    let (since, mut after, mut absent) = (run.since, String::new(), Vec::new());
+    loop {
+        let step = run.place.reader.read(|connection| compare::expected_disputes(connection, since, &after))?;
+        let Some(last) = step.last() else { break };
+        after = last.as_str().to_owned();
+        absent.extend(step.into_iter().filter(|id| !seen.has(id.as_str())));
+    }
+    let subjects = run.not_looked_at(&[Kind::DisputeNotApplied]);
+    absent.extend(subjects.iter().filter_map(|subject| DisputeId::parse(subject).ok()));
+    absent.sort();
+    absent.dedup();
+    let left = absent.len().saturating_sub(LOOKUPS_MAX);
+    for id in absent.into_iter().take(LOOKUPS_MAX) {
+        match lists::dispute(run.place.api, &id)? {
+            Asked::Told(dispute) => compare_dispute(run, &dispute)?,
+            Asked::Gone | Asked::NotYet => without_dispute(run, &id)?,
+        }
+    }
+    if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
+}
+
+fn compare_refund(run: &mut Run<'_>, refund: &Refund) -> Result<(), Trouble> {
+    run.counts.refunds += 1;
+    let back = MoneyBack {
+        kind: Kind::RefundNotApplied,
+        id: refund.id.to_string(),
+        status: Some(refund.status.clone().unwrap_or_else(|| "succeeded".into())),
+        amount: refund.amount,
+        currency: refund.currency,
+    };
+    let mut ours = run.place.reader.read(|connection| {
+        let held = payments::refund(connection, &refund.id)?;
+        let names = held.as_ref().map_or_else(|| refund.payment.clone(), |held| joined(&refund.payment, &held.payment));
+        Ours::read(connection, names, held.is_some(), |payment| payment.refunds.extend(held.clone()))
+    })?;
+    let failed = clawback::is_failed(refund.status.as_deref());
+    if !failed {
+        find_what_was_paid(run, &mut ours)?;
+    }
+    let told = RefundHeld {
+        id: refund.id.clone(),
+        payment: ours.names.clone(),
+        amount: refund.amount,
+        currency: refund.currency,
+        status: refund.status.clone(),
+        created: refund.created,
+        failed_at: failed.then_some(run.started),
+        at: run.started,
+        source: source()?,
+    };
+    let held =
+        ours.payment.refunds.iter().position(|held| held.id == told.id).map(|at| ours.payment.refunds.remove(at));
+    // What was known of its failure stays: a snapshot of the charge may know of it as well.
+    let failed_at = held.and_then(|held| held.failed_at).or(told.failed_at).filter(|_| failed);
+    ours.payment.refunds.push(RefundHeld { failed_at, ..told });
+    compare_grants(run, &back, &ours)
+}
+
+fn without_refund(run: &mut Run<'_>, id: &RefundId) -> Result<(), Trouble> {
+    let Some(held) = run.place.reader.read(|connection| payments::refund(connection, id))? else {
+        run.looked_at(id.as_str(), &[Kind::RefundNotApplied]);
+        return Ok(());
+    };
+    let back = MoneyBack {
+        kind: Kind::RefundNotApplied,
+        id: id.to_string(),
+        status: None,
+        amount: held.amount,
+        currency: held.currency,
+    };
+    let names = held.payment;
+    let mut ours = run.place.reader.read(|connection| Ours::read(connection, names, true, |_| {}))?;
+    ours.payment.refunds.retain(|refund| refund.id != *id);
+    compare_grants(run, &back, &ours)
+}
+
+fn compare_dispute(run: &mut Run<'_>, dispute: &Dispute) -> Result<(), Trouble> {
+    run.counts.disputes += 1;
+    let back = MoneyBack {
+        kind: Kind::DisputeNotApplied,
+        id: dispute.id.to_string(),
+        status: Some(dispute.status.clone()),
+        amount: dispute.amount,
+        currency: dispute.currency,
+    };
+    let mut ours = run.place.reader.read(|connection| {
+        let held = payments::dispute(connection, &dispute.id)?;
+        let names =
+            held.as_ref().map_or_else(|| dispute.payment.clone(), |held| joined(&dispute.payment, &held.payment));
+        Ours::read(connection, names, held.is_some(), |payment| payment.disputes.extend(held.clone()))
+    })?;
+    find_what_was_paid(run, &mut ours)?;
+    let told = DisputeHeld {
+        id: dispute.id.clone(),
+        payment: ours.names.clone(),
+        amount: dispute.amount,
+        currency: dispute.currency,
+        status: dispute.status.clone(),
+        withdrawn_at: None,
+        reinstated_at: None,
+        at: run.started,
+        source: source()?,
+    };
+    let held = ours.payment.disputes.iter().position(|held| held.id == told.id);
+    let newest = match held.map(|at| ours.payment.disputes.remove(at)) {
+        Some(held) => held.newest(told),
+        None => told,
+    };
+    ours.payment.disputes.push(newest);
+    compare_grants(run, &back, &ours)
+}
+
+fn without_dispute(run: &mut Run<'_>, id: &DisputeId) -> Result<(), Trouble> {
+    let Some(held) = run.place.reader.read(|connection| payments::dispute(connection, id))? else {
+        run.looked_at(id.as_str(), &[Kind::DisputeNotApplied]);
+        return Ok(());
+    };
+    let back = MoneyBack {
+        kind: Kind::DisputeNotApplied,
+        id: id.to_string(),
+        status: None,
+        amount: held.amount,
+        currency: held.currency,
+    };
+    let names = held.payment;
+    let mut ours = run.place.reader.read(|connection| Ours::read(connection, names, true, |_| {}))?;
+    ours.payment.disputes.retain(|dispute| dispute.id != *id);
+    compare_grants(run, &back, &ours)
+}
+
+/// What the books hold about the payment of a refund or a dispute.
+struct Ours {
+    names: PaymentRef,
+    payment: Payment,
+    roots: Vec<Root>,
+    /// The refund or dispute itself is known here, and with it what it was for.
+    is_known: bool,
+}
+
+impl Ours {
+    fn read(
+        connection: &Connection,
+        names: PaymentRef,
+        is_known: bool,
+        add: impl FnOnce(&mut Payment),
+    ) -> Result<Self, StoreError> {
+        let mut payment = payments::payment(connection, &names)?;
+        if is_known && payment.refunds.is_empty() && payment.disputes.is_empty() {
+            add(&mut payment);
+        }
+        let mut roots = Vec::new();
+        for invoice in payments::invoices_of(connection, &payment)? {
+            roots.push(payments::invoice_root(connection, &invoice, &[])?);
+        }
+        if let Some(intent) = &payment.intent {
+            for checkout in payments::checkouts_of(connection, intent)? {
+                roots.push(payments::checkout_root(connection, &checkout, None)?);
+            }
+        }
+        Ok(Self { names, payment, roots, is_known })
+    }
+}
+
+/// The names of a payment as both sides tell them.
+fn joined(one: &PaymentRef, other: &PaymentRef) -> PaymentRef {
+    PaymentRef {
+        payment_intent: one.payment_intent.clone().or_else(|| other.payment_intent.clone()),
+        charge: one.charge.clone().or_else(|| other.charge.clone()),
+    }
+}
+
+/// What has not been told here is asked: which invoices the payment paid.
+fn find_what_was_paid(run: &Run<'_>, ours: &mut Ours) -> Result<(), Trouble> {
+    let Some(name) = name_of(&ours.names) else { return Ok(()) };
+    if ours.is_known || !ours.roots.is_empty() {
+        return Ok(());
+    }
+    let paid = match ask::payment(run.place.api, &name) {
+        Ok(paid) => paid,
+        // A look-alike that cannot tell what a payment paid.
+        Err(NoAnswer::Api(error)) if error.kind == ApiKind::Unknown => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    for invoice in &paid.invoices {
+        let names = [ours.names.clone()];
+        let root = run.place.reader.read(|connection| payments::invoice_root(connection, invoice, &names))?;
+        ours.roots.push(root);
+    }
+    Ok(())
+}
+
+fn name_of(names: &PaymentRef) -> Option<String> {
+    let intent = names.payment_intent.as_ref().map(PaymentId::as_str);
+    intent.or(names.charge.as_ref().map(ChargeId::as_str)).map(str::to_owned)
+}
+
+/// Compares each grant that the payment paid for. What seems to differ is computed again with what the charges say at
+/// Stripe: it may be known here by a total only.
+fn compare_grants(run: &mut Run<'_>, back: &MoneyBack, ours: &Ours) -> Result<(), Trouble> {
+    let (mut corrected, mut names) = (Vec::new(), Vec::new());
+    for root in &ours.roots {
+        let mut all = root.payments_with(&ours.payment);
+        if reconcile::of_grant(root, &all).is_empty() {
+            continue;
+        }
+        for payment in &mut all {
+            ask_charges(run, payment)?;
+        }
+        let corrections = reconcile::of_grant(root, &all);
+        if !corrections.is_empty() {
+            names.extend(names_of(root, &all));
+            corrected.push((root.fact.clone(), corrections));
+        }
+    }
+    let open = open_event(run, back, &ours.names);
+    if let Some(mut difference) = back.difference(&corrected, open.as_ref()) {
+        difference.names.extend(names);
+        run.differences.push(difference);
+    }
+    run.looked_at(&back.id, &[back.kind]);
+    Ok(())
+}
+
+/// An event about the refund or the dispute, or about its charge, that is not completed.
+fn open_event(run: &Run<'_>, back: &MoneyBack, names: &PaymentRef) -> Option<OpenEvent> {
+    let charge = names.charge.as_ref().map(ChargeId::as_str);
+    run.open.get(&back.id).or_else(|| run.open.get(charge?)).cloned()
+}
+
+/// Puts what the charges of a payment say now in the place of what we were told.
+fn ask_charges(run: &Run<'_>, payment: &mut Payment) -> Result<(), Trouble> {
+    let names = PaymentRef { payment_intent: payment.intent.clone(), charge: payment.charges.first().cloned() };
+    let Some(name) = name_of(&names) else { return Ok(()) };
+    let charges = match ask::charges(run.place.api, &name) {
+        Ok(charges) => charges,
+        Err(NoAnswer::Api(error)) if matches!(error.kind, ApiKind::Unknown) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    if charges.is_empty() {
+        return Ok(());
+    }
+    let held = |charge: Charge| {
+        let refunded = charge.refunded();
+        Ok(ChargeHeld {
+            id: charge.id,
+            intent: charge.payment_intent,
+            account: charge.customer,
+            currency: charge.currency,
+            captured: charge.amount_captured,
+            refunded,
+            // After all that the refunds tell: the total knows of them.
+            at: run.started.saturating_add(1),
+            source: source()?,
+        })
+    };
+    payment.snapshots = charges.into_iter().map(held).collect::<Result<_, Trouble>>()?;
+    Ok(())
+}
+
+/// What an event of the last minutes may be about.
+fn names_of(root: &Root, all: &[Payment]) -> Vec<String> {
+    let of_payments = all.iter().flat_map(|payment| {
+        let charges = payment.charges.iter().map(ToString::to_string);
+        payment.intent.iter().map(ToString::to_string).chain(charges)
+    });
+    of_payments.chain(root.fact.as_str().rsplit(':').next().map(str::to_owned)).collect()
+}
+
+/// Where the numbers come from that no event told.
+fn source() -> Result<EventId, Trouble> {
+    EventId::parse("job:reconcile")
+        .map_err(|error| StoreError::Damaged { what: "the name of this run".into(), problem: error.to_string() }.into())
+}

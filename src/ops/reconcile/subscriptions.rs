@@ -1,0 +1,95 @@
+//! Subscriptions: all at Stripe against all here.
+
+use crate::domain::event::Subscription;
+use crate::domain::facts::Asked;
+use crate::domain::ids::SubscriptionId;
+use crate::domain::reconcile::{self, Kind, SubscriptionHere};
+use crate::domain::subscription::State;
+use crate::store::compare;
+use crate::stripe::ask;
+use crate::stripe::lists::SUBSCRIPTIONS;
+
+use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
+
+const KINDS: [Kind; 5] = [
+    Kind::SubscriptionTier,
+    Kind::SubscriptionState,
+    Kind::SubscriptionMissingHere,
+    Kind::SubscriptionMissingAtStripe,
+    Kind::UnlistedPrice,
+];
+
+/// Compares all of them.
+pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
+    let mut seen = Seen::default();
+    for page in SUBSCRIPTIONS.pages(run.place.api, &[("status", "all")]) {
+        let mut told = Vec::new();
+        for item in page? {
+            run.check_mode(item.livemode)?;
+            seen.add(item.object.id.as_str());
+            told.push(with_all_items(run, item.object)?);
+        }
+        compare_with_ours(run, &told)?;
+    }
+    let mut absent = not_seen(run, &seen)?;
+    let left = absent.len().saturating_sub(LOOKUPS_MAX);
+    absent.truncate(LOOKUPS_MAX);
+    for id in absent {
+        // Lists leave out what belongs to a test clock.
+        match ask::subscription(run.place.api, &id)? {
+            Asked::Told(subscription) => compare_with_ours(run, &[subscription])?,
+            Asked::Gone | Asked::NotYet => {
+                let here = run.place.reader.read(|connection| compare::subscriptions(connection, &[id.as_str()]))?;
+                judge(run, &id, None, here.get(&id));
+            }
+        }
+    }
+    if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
+}
+
+/// Ours that stand and were not in the list, and what findings are about.
+fn not_seen(run: &Run<'_>, seen: &Seen) -> Result<Vec<SubscriptionId>, Trouble> {
+    let mut absent: Vec<SubscriptionId> = Vec::new();
+    let mut after = String::new();
+    loop {
+        let step = run.place.reader.read(|connection| compare::standing_subscriptions(connection, &after))?;
+        let Some(last) = step.last() else { break };
+        after = last.as_str().to_owned();
+        absent.extend(step.into_iter().filter(|id| !seen.has(id.as_str())));
+    }
+    let subjects = run.not_looked_at(&KINDS);
+    let of_findings = subjects.iter().filter_map(|subject| SubscriptionId::parse(subject).ok());
+    let more: Vec<SubscriptionId> = of_findings.filter(|id| !seen.has(id.as_str()) && !absent.contains(id)).collect();
+    absent.extend(more);
+    Ok(absent)
+}
+
+fn with_all_items(run: &Run<'_>, subscription: Subscription) -> Result<Subscription, Trouble> {
+    if !subscription.items_truncated {
+        return Ok(subscription);
+    }
+    match ask::subscription(run.place.api, &subscription.id)? {
+        Asked::Told(whole) => Ok(whole),
+        Asked::Gone | Asked::NotYet => Ok(subscription),
+    }
+}
+
+fn compare_with_ours(run: &mut Run<'_>, told: &[Subscription]) -> Result<(), Trouble> {
+    let ids: Vec<&str> = told.iter().map(|one| one.id.as_str()).collect();
+    let here = run.place.reader.read(|connection| compare::subscriptions(connection, &ids))?;
+    for one in told {
+        judge(run, &one.id, Some(&State::of(one)), here.get(&one.id));
+        run.counts.subscriptions += 1;
+    }
+    (run.place.progress)("subscriptions", run.counts.subscriptions);
+    Ok(())
+}
+
+fn judge(run: &mut Run<'_>, id: &SubscriptionId, at_stripe: Option<&State>, here: Option<&SubscriptionHere>) {
+    let mut found = reconcile::of_subscription(id, at_stripe, here, &run.rules.policy);
+    if let Some(open) = run.open.get(id.as_str()) {
+        found.iter_mut().for_each(|difference| difference.event = Some(open.id.clone()));
+    }
+    run.differences.extend(found);
+    run.looked_at(id.as_str(), &KINDS);
+}

@@ -1,0 +1,112 @@
+//! Events on their way into the books: fetched newest first, and told oldest first.
+//!
+//! They wait in a file without a name beside the database, packed, so that it does not matter to memory how many they
+//! are; only where each one stands is kept in memory. The file is gone when the spool is dropped, or the process ends.
+
+use std::fs::File;
+use std::io::{BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use crate::domain::event::UnixSeconds;
+use crate::store::StoreError;
+use crate::store::payload::Payload;
+
+/// A spool.
+#[derive(Debug)]
+pub struct Spool {
+    file: BufWriter<File>,
+    length: u64,
+    places: Vec<Place>,
+}
+
+/// Where one event stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    created: UnixSeconds,
+    offset: u64,
+    length: u32,
+}
+
+impl Spool {
+    /// An empty one, in this folder.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] when nothing can be written there.
+    pub fn create(folder: &Path) -> Result<Self, StoreError> {
+        let file = tempfile::tempfile_in(folder).map_err(|error| failed(&error))?;
+        Ok(Self { file: BufWriter::new(file), length: 0, places: Vec::new() })
+    }
+
+    /// Keeps an event that is older than, or as old as, those before it in its list.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] when the disk is full, or broken.
+    pub fn push(&mut self, created: UnixSeconds, body: &[u8]) -> Result<(), StoreError> {
+        let record = Payload::pack(body)?.to_bytes();
+        self.file.write_all(&record).map_err(|error| failed(&error))?;
+        let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+        self.places.push(Place { created, offset: self.length, length });
+        self.length += u64::from(length);
+        Ok(())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// There are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Takes up to `most` of the oldest, the oldest first; of one second, the one that was pushed last.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read back.
+    pub fn take(&mut self, most: usize) -> Result<Vec<(Vec<u8>, Payload)>, StoreError> {
+        self.file.flush().map_err(|error| failed(&error))?;
+        // Stable and the newest first, so that the oldest are at the end, and the later pushed behind the earlier.
+        if !self.places.is_sorted_by(|one, other| one.created >= other.created) {
+            self.places.sort_by_key(|place| std::cmp::Reverse(place.created));
+        }
+        let rest = self.places.len().saturating_sub(most);
+        let taken = self.places.split_off(rest);
+        taken.into_iter().rev().map(|place| self.read(place)).collect()
+    }
+
+    fn read(&mut self, place: Place) -> Result<(Vec<u8>, Payload), StoreError> {
+        let file = self.file.get_mut();
+        let mut record = Vec::new();
+        file.seek(SeekFrom::Start(place.offset)).map_err(|error| failed(&error))?;
+        file.take(u64::from(place.length)).read_to_end(&mut record).map_err(|error| failed(&error))?;
+        let payload = Payload::from_bytes(&record)?;
+        Ok((payload.unpack()?, payload))
+    }
+}
+
+fn failed(error: &std::io::Error) -> StoreError {
+    StoreError::unusable("the file that events wait in", format!("{error}; look at the disk of the database"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_come_out_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::create(folder.path()).unwrap();
+        for (created, body) in [(9, "d"), (5, "c"), (5, "b"), (9, "e"), (1, "a")] {
+            spool.push(created, body.as_bytes()).unwrap();
+        }
+        let mut told = Vec::new();
+        while !spool.is_empty() {
+            told.extend(spool.take(2).unwrap().into_iter().map(|(body, _)| String::from_utf8(body).unwrap()));
+        }
+        assert_eq!(told, ["a", "b", "c", "e", "d"]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! Reconciliation with a Stripe that may know other things than the books.
+//!
+//! - `kinds.rs`: each kind of finding comes, and goes
+//! - `lives.rs`: whole lives of customers under drops and outages
+//! - `runs.rs`: runs that are cut short, restored books, look-alikes, many events
+
+mod kinds;
+mod lives;
+mod runs;
+
+use std::path::PathBuf;
+
+use billingd::domain::policy::Policy;
+use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
+use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
+use billingd::ops::resolve::{self, Resolver};
+use billingd::stop::Stop;
+use billingd::store::events::Source;
+use billingd::store::open::{self, Binding};
+use billingd::store::payload::{self, Payload};
+use billingd::store::reader::Reader;
+use billingd::store::writer::Batch as _;
+use billingd::stripe::client::Api;
+use billingd::stripe::wire;
+use rusqlite::{Connection, TransactionBehavior};
+use serde_json::Value;
+
+use crate::books::{Totals, drain, totals};
+use crate::fake_stripe::FakeStripe;
+use crate::harness::rows;
+
+const DAY: i64 = 86_400;
+
+/// Books, and a Stripe to compare them with.
+struct Site {
+    folder: tempfile::TempDir,
+    connection: Connection,
+    fake: FakeStripe,
+    rules: Rules,
+    /// Seconds.
+    now: i64,
+}
+
+impl Site {
+    fn under(policy: Policy, now: i64) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        let path = folder.path().join("books.db");
+        let binding = Binding { livemode: policy.livemode, connected_account: policy.connected_account.clone() };
+        payload::keep_dictionary(open::server(&path, &binding).unwrap().connection()).unwrap();
+        let connection = open::beside(&path, &binding).unwrap();
+        let rules = Rules {
+            policy: policy.into(),
+            metadata_key: "account_id".into(),
+            lookback_s: 3 * DAY,
+            grace_s: 600,
+            paths: vec!["/webhooks/stripe".into()],
+        };
+        Self { folder, connection, fake: FakeStripe::default(), rules, now }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("books.db")
+    }
+
+    /// Stripe delivers events, now.
+    fn hears<'a>(&mut self, bodies: impl IntoIterator<Item = &'a Value>) {
+        let received = self.now * 1000;
+        let delivery = |body: &Value| {
+            let body = body.to_string();
+            Delivery {
+                event: wire::read(body.as_bytes(), "account_id").expect("an event"),
+                payload: Some(Payload::pack(body.as_bytes()).unwrap()),
+                source: Source::Webhook,
+                received,
+            }
+        };
+        let jobs = bodies.into_iter().map(delivery).collect();
+        let mut ingest = Ingest::new(self.rules.policy.clone(), "account_id".into(), Duplicates::default());
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        ingest.run(&transaction, jobs, received).expect("a batch");
+        drain(&mut ingest, &transaction, self.now);
+        transaction.commit().unwrap();
+        self.asks_what_events_wait_for();
+    }
+
+    /// As the server does beside everything else.
+    fn asks_what_events_wait_for(&mut self) {
+        let (now, mut resolver) = (self.now * 1000, Resolver::default());
+        loop {
+            let questions = resolve::questions(&self.connection).unwrap();
+            let fake = self.fake.clone();
+            let passed = resolver.pass(questions, &fake, &mut self.connection, 1, &move || now, &Stop::default());
+            if passed.unwrap().answered == 0 {
+                return;
+            }
+            let mut ingest = Ingest::new(self.rules.policy.clone(), "account_id".into(), Duplicates::default());
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+            drain(&mut ingest, &transaction, self.now);
+            transaction.commit().unwrap();
+        }
+    }
+
+    fn reconcile(&mut self) -> Report {
+        self.reconcile_with(Options::default())
+    }
+
+    fn reconcile_with(&mut self, options: Options) -> Report {
+        let fake = self.fake.clone();
+        self.reconcile_at(&fake, options)
+    }
+
+    fn reconcile_at(&mut self, api: &dyn Api, options: Options) -> Report {
+        let (now, reader) = (self.now * 1000, Reader::open(&self.path(), 1).unwrap());
+        let place = Place {
+            api,
+            reader: &reader,
+            folder: self.folder.path(),
+            clock: &move || now,
+            stop: &Stop::default(),
+            actor: "job:reconcile",
+            progress: &|_, _| (),
+        };
+        reconcile::run(place, &mut self.connection, &self.rules, options).expect("a run")
+    }
+
+    fn rows(&self, sql: &str) -> Vec<String> {
+        rows(&self.connection, sql)
+    }
+
+    /// `kind subject` of what is open.
+    fn findings(&self) -> Vec<String> {
+        self.rows("SELECT kind || ' ' || subject FROM v_findings WHERE status = 'open' ORDER BY 1")
+    }
+
+    fn totals(&self) -> Totals {
+        totals(&self.connection)
+    }
+
+    fn runs_sql(&self, sql: &str) {
+        self.connection.execute_batch(sql).expect(sql);
+    }
+}
