@@ -20,7 +20,7 @@ use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::ops::ingest::{Duplicates, Ingest};
-use crate::ops::reconcile::Rules;
+use crate::ops::reconcile;
 use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
@@ -191,9 +191,9 @@ pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: St
 ///
 /// # Errors
 /// When a value of the config is no currency or amount after all.
-pub fn reconciliation(config: &Config) -> anyhow::Result<Rules> {
+pub fn reconciliation(config: &Config) -> anyhow::Result<reconcile::Rules> {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    Ok(Rules {
+    Ok(reconcile::Rules {
         policy: Arc::new(policy(config)?),
         metadata_key: config.accounts.metadata_key.clone(),
         lookback_s: seconds(config.reconcile.lookback),

@@ -239,8 +239,7 @@ fn find_what_was_paid(run: &Run<'_>, ours: &mut Ours) -> Result<(), Trouble> {
     }
     let paid = match ask::payment(run.place.api, &name) {
         Ok(paid) => paid,
-        // A look-alike that cannot tell what a payment paid.
-        Err(NoAnswer::Api(error)) if error.kind == ApiKind::Unknown => return Ok(()),
+        Err(error) if tells_nothing(&error) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     for invoice in &paid.invoices {
@@ -295,7 +294,7 @@ fn ask_charges(run: &Run<'_>, payment: &mut Payment) -> Result<(), Trouble> {
     let Some(name) = name_of(&names) else { return Ok(()) };
     let charges = match ask::charges(run.place.api, &name) {
         Ok(charges) => charges,
-        Err(NoAnswer::Api(error)) if matches!(error.kind, ApiKind::Unknown) => Vec::new(),
+        Err(error) if tells_nothing(&error) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     if charges.is_empty() {
@@ -317,6 +316,11 @@ fn ask_charges(run: &Run<'_>, payment: &mut Payment) -> Result<(), Trouble> {
     };
     payment.snapshots = charges.into_iter().map(held).collect::<Result<_, Trouble>>()?;
     Ok(())
+}
+
+/// There is no such payment, or the API is a look-alike that knows no such question.
+fn tells_nothing(error: &NoAnswer) -> bool {
+    matches!(error, NoAnswer::Api(error) if matches!(error.kind, ApiKind::NotFound | ApiKind::Unknown))
 }
 
 /// What an event of the last minutes may be about.
