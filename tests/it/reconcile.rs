@@ -110,13 +110,17 @@ impl Site {
     }
 
     fn reconcile_at(&mut self, api: &dyn Api, options: Options) -> Report {
+        self.reconcile_until(api, options, &Stop::default())
+    }
+
+    fn reconcile_until(&mut self, api: &dyn Api, options: Options, stop: &Stop) -> Report {
         let (now, reader) = (self.now * 1000, Reader::open(&self.path(), 1).unwrap());
         let place = Place {
             api,
             reader: &reader,
             folder: self.folder.path(),
             clock: &move || now,
-            stop: &Stop::default(),
+            stop,
             actor: "job:reconcile",
             progress: &|_, _| (),
         };

@@ -223,6 +223,9 @@ fn ingest(run: &mut Run<'_>, desk: &mut impl Desk, spool: &mut Spool) -> Result<
     }
     let mut done = 0;
     while !spool.is_empty() {
+        if run.place.stop.is_set() {
+            return Err(NoAnswer::from(ApiError::new(ApiKind::Stopped, PATH, "billingd is being stopped")).into());
+        }
         let received = (run.place.clock)();
         let mut deliveries = Vec::with_capacity(BATCH);
         for (body, payload) in spool.take(BATCH)? {

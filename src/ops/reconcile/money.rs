@@ -1,7 +1,9 @@
 //! Refunds and disputes against what was taken back: the rule of clawbacks, with Stripe's numbers in the place of ours.
 
+use rusqlite::Connection;
+
 use crate::domain::clawback::{self, ChargeHeld, DisputeHeld, Payment, RefundHeld};
-use crate::domain::event::{Charge, Dispute, PaymentRef, Refund};
+use crate::domain::event::{Charge, Dispute, PaymentRef, Refund, UnixSeconds};
 use crate::domain::facts::{Asked, Root};
 use crate::domain::ids::{ChargeId, DisputeId, EventId, PaymentId, RefundId};
 use crate::domain::reconcile::{self, Kind, MoneyBack, OpenEvent};
@@ -9,8 +11,6 @@ use crate::store::{StoreError, compare, payments};
 use crate::stripe::ask::{self, NoAnswer};
 use crate::stripe::client::Kind as ApiKind;
 use crate::stripe::lists::{self, DISPUTES, REFUNDS};
-
-use rusqlite::Connection;
 
 use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
 
@@ -25,13 +25,7 @@ pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
         }
         (run.place.progress)("refunds", run.counts.refunds);
     }
-    let (since, mut after, mut absent) = (run.since, String::new(), Vec::new());
-    loop {
-        let step = run.place.reader.read(|connection| compare::expected_refunds(connection, since, &after))?;
-        let Some(last) = step.last() else { break };
-        after = last.as_str().to_owned();
-        absent.extend(step.into_iter().filter(|id| !seen.has(id.as_str())));
-    }
+    let mut absent = not_seen(run, &seen, compare::expected_refunds)?;
     let subjects = run.not_looked_at(&[Kind::RefundNotApplied]);
     absent.extend(subjects.iter().filter_map(|subject| RefundId::parse(subject).ok()));
     absent.sort();
@@ -57,13 +51,7 @@ pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
         }
         (run.place.progress)("disputes", run.counts.disputes);
     }
-    let (since, mut after, mut absent) = (run.since, String::new(), Vec::new());
-    loop {
-        let step = run.place.reader.read(|connection| compare::expected_disputes(connection, since, &after))?;
-        let Some(last) = step.last() else { break };
-        after = last.as_str().to_owned();
-        absent.extend(step.into_iter().filter(|id| !seen.has(id.as_str())));
-    }
+    let mut absent = not_seen(run, &seen, compare::expected_disputes)?;
     let subjects = run.not_looked_at(&[Kind::DisputeNotApplied]);
     absent.extend(subjects.iter().filter_map(|subject| DisputeId::parse(subject).ok()));
     absent.sort();
@@ -76,6 +64,21 @@ pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
         }
     }
     if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
+}
+
+/// Ours that were to be seen, and were not in the list.
+fn not_seen<T: AsRef<str>>(
+    run: &Run<'_>,
+    seen: &Seen,
+    expected: impl Fn(&Connection, UnixSeconds, &str) -> Result<Vec<T>, StoreError>,
+) -> Result<Vec<T>, Trouble> {
+    let (mut after, mut absent) = (String::new(), Vec::new());
+    loop {
+        let step = run.place.reader.read(|connection| expected(connection, run.since, &after))?;
+        let Some(last) = step.last() else { return Ok(absent) };
+        after = last.as_ref().to_owned();
+        absent.extend(step.into_iter().filter(|id| !seen.has(id.as_ref())));
+    }
 }
 
 fn compare_refund(run: &mut Run<'_>, refund: &Refund) -> Result<(), Trouble> {
@@ -236,8 +239,7 @@ fn find_what_was_paid(run: &Run<'_>, ours: &mut Ours) -> Result<(), Trouble> {
     }
     let paid = match ask::payment(run.place.api, &name) {
         Ok(paid) => paid,
-        // A look-alike that cannot tell what a payment paid.
-        Err(NoAnswer::Api(error)) if error.kind == ApiKind::Unknown => return Ok(()),
+        Err(error) if tells_nothing(&error) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     for invoice in &paid.invoices {
@@ -292,7 +294,7 @@ fn ask_charges(run: &Run<'_>, payment: &mut Payment) -> Result<(), Trouble> {
     let Some(name) = name_of(&names) else { return Ok(()) };
     let charges = match ask::charges(run.place.api, &name) {
         Ok(charges) => charges,
-        Err(NoAnswer::Api(error)) if matches!(error.kind, ApiKind::Unknown) => Vec::new(),
+        Err(error) if tells_nothing(&error) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     if charges.is_empty() {
@@ -314,6 +316,11 @@ fn ask_charges(run: &Run<'_>, payment: &mut Payment) -> Result<(), Trouble> {
     };
     payment.snapshots = charges.into_iter().map(held).collect::<Result<_, Trouble>>()?;
     Ok(())
+}
+
+/// There is no such payment, or the API is a look-alike that knows no such question.
+fn tells_nothing(error: &NoAnswer) -> bool {
+    matches!(error, NoAnswer::Api(error) if matches!(error.kind, ApiKind::NotFound | ApiKind::Unknown))
 }
 
 /// What an event of the last minutes may be about.

@@ -154,8 +154,10 @@ impl<'a> Run<'a> {
                 ));
             }
             Err(Trouble::TooMany(left)) => {
-                let text = "single objects were not asked for, to spare Stripe's limits; run it again with --since";
-                self.cut_short.push(format!("{name}: {left} {text}"));
+                self.cut_short.push(format!(
+                    "{name}: {left} of ours that are not in Stripe's list were not asked for by their ids, to spare \
+                     its limits; is stripe.api_key of the account that these books are of?"
+                ));
             }
         }
         Ok(None)

@@ -183,6 +183,22 @@ fn a_refund_that_is_known_by_its_total_only() {
 }
 
 #[test]
+fn a_failed_refund_that_the_total_does_not_count_any_more() {
+    let mut site = site();
+    site.has_invoice("in_1", &json!({}));
+    site.hears([&invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 2_000)]);
+    let mut failed = refunded(&site, "succeeded");
+    merge(&mut failed, json!({ "id": "re_2", "status": "failed" }));
+    site.has(failed);
+    let charge = json!({
+        "id": "ch_of_in_1", "object": "charge", "payment_intent": "pi_of_in_1", "customer": "cus_1", "currency": "usd",
+        "amount": 2000, "amount_captured": 2000, "amount_refunded": 500, "status": "succeeded",
+    });
+    site.hears([&event(Shape::New, "evt_2", "charge.refunded", charge)]);
+    assert_eq!(site.finds(), NOTHING, "of two refunds, one came back before the total was told");
+}
+
+#[test]
 fn a_refund_of_a_payment_that_nothing_here_has_tied() {
     let mut site = site();
     site.has_invoice("in_1", &json!({}));

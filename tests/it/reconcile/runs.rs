@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::reconcile::{Ended, Options};
-use billingd::stripe::client::{Api, ApiError, Kind};
+use billingd::stripe::client::{Api, ApiError, Kind, Stop};
 use serde_json::{Value, json};
 
 use super::{DAY, Site};
@@ -158,6 +158,17 @@ fn events_of_a_connected_account_are_its_own() {
     site.fake.put(dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - DAY));
     assert_eq!(site.reconcile().counts.completed, 1);
     assert_eq!(site.rows("SELECT outcome, stripe_account FROM v_events"), ["applied|acct_1"]);
+}
+
+#[test]
+fn a_run_that_is_stopped_keeps_what_it_has_and_the_next_one_goes_on() {
+    let mut site = full_of_differences();
+    let stop = Stop::default();
+    stop.set();
+    let report = site.reconcile_until(&site.fake.clone(), Options::default(), &stop);
+    assert_eq!((report.result, report.counts.missing, report.counts.completed), (Ended::Failed, 5, 0));
+    assert!(report.cut_short[0].contains("being stopped"), "{:?}", report.cut_short);
+    assert_eq!(site.reconcile().counts.completed, 5);
 }
 
 /// localstripe, as far as it matters here: events oldest first, no such thing as filters by time, and no payments of
