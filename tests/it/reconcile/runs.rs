@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::reconcile::{Ended, Options};
-use billingd::stripe::client::{Api, ApiError, Kind, Stop};
+use billingd::stop::Stop;
+use billingd::stripe::client::{Api, ApiError, Kind};
 use serde_json::{Value, json};
 
 use super::{DAY, Site};
