@@ -65,7 +65,10 @@ fn decide_thin(event: &Event, thin: &Thin, facts: &Facts) -> Decision {
         return Draft::default().finish(Outcome::NoEffect, format!("{twin} told the same"));
     }
     match &thin.related_url {
-        Some(_) if thin.is_gone => Draft::default().no_effect("Stripe does not have the object any more"),
+        Some(_) if thin.is_gone && can_be_deleted(&event.kind) => {
+            Draft::default().no_effect("Stripe does not have the object any more")
+        }
+        Some(path) if thin.is_gone => Decision::Fail(not_at_stripe("the object", path)),
         Some(path) => Decision::Wait(vec![Need::Object(path.clone())]),
         None => Decision::Fail(Failure {
             code: "unreadable_object",
@@ -76,6 +79,11 @@ fn decide_thin(event: &Event, thin: &Thin, facts: &Facts) -> Decision {
             ),
         }),
     }
+}
+
+/// Drafts of invoices, and plans, may be deleted at Stripe; whatever moved money stays there for good.
+fn can_be_deleted(kind: &str) -> bool {
+    matches!(kind, "v1.invoice.created" | "v1.invoice.updated") || kind.starts_with("v1.plan.")
 }
 
 /// What follows for a subscription when the time of a held tier is over.

@@ -371,6 +371,8 @@ impl Run<'_> {
             return Ok(None);
         }
         let fetched = payload::read_fetched(self.books.connection, &event.id)?;
+        // What was asked for before it came, or before somebody runs it again, may be another state by now.
+        let fetched = fetched.filter(|(_, at)| *at >= delivery.received);
         Ok(fetched.map(|(object, at)| wire::with_object(event, &object, at / 1000, self.metadata_key)))
     }
 

@@ -11,7 +11,7 @@ use crate::domain::decision::Outcome;
 use crate::domain::facts::Asked;
 use crate::domain::ids::EventId;
 use crate::ops::apply::to_json;
-use crate::ops::ingest::{Answer, Errand, Stored, stored};
+use crate::ops::ingest::{Answer, Delivery, Errand, Stored, stored};
 use crate::store::audit::{self, Record};
 use crate::store::events::{self, EventRow};
 use crate::store::payload::{self, Payload};
@@ -233,7 +233,8 @@ fn replay_one(
         return Ok(told(end, Some(why)));
     }
     let delivery = match stored(transaction, id, &errand.rules().metadata_key)? {
-        Stored::Whole(delivery) => *delivery,
+        // As if it came now: what Stripe told before somebody removed the cause counts no more.
+        Stored::Whole(delivery) => Delivery { received: now, ..*delivery },
         Stored::NoPayload => {
             let why = "its payload is not kept any more; Stripe has it for 30 days: with an API key a replay fetches it \
                        (a dry run does not), without one resend it from the dashboard";

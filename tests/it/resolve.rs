@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use billingd::domain::ids::EventId;
+use billingd::ops::replay::{How, replay};
 use serde_json::{Value, json};
 
 use super::fake_stripe::{FakeStripe, Fault, Served};
@@ -249,11 +251,26 @@ fn a_thin_event_and_its_twin_have_one_effect() {
 }
 
 #[test]
-fn a_thin_event_of_what_is_gone_has_no_effect() {
+fn a_thin_event_of_what_is_gone_has_no_effect_if_it_was_a_draft() {
     let scene = scene();
-    scene.sends(&thin("evt_1", "v1.invoice.paid", "/v1/invoices/in_1", None));
+    scene.sends(&thin("evt_1", "v1.invoice.updated", "/v1/invoices/in_1", None));
     assert_eq!(scene.outcome("evt_1"), "no_effect");
     assert_eq!(scene.balance(), "0");
+}
+
+/// Story: the key belonged to another account. Once that is put right, a replay asks anew.
+#[test]
+fn money_that_stripe_does_not_know_fails_and_a_replay_asks_again() {
+    let scene = scene();
+    scene.sends(&thin("evt_1", "v1.invoice.paid", "/v1/invoices/in_1", None));
+    let failed = "SELECT error_code FROM v_events WHERE status = 'failed'";
+    wait_until("it has failed", || scene.billing.rows(failed) == ["not_at_stripe"]);
+    scene.fake.put(invoice(Shape::New, "in_1", "cus_1", 2_000));
+    let ids = [EventId::parse("evt_1").expect("an id")];
+    let now = billingd::clock::now();
+    replay(&mut scene.billing.beside(), &scene.billing.errand_of("alice"), &ids, How::default(), now)
+        .expect("a replay");
+    assert_eq!((scene.outcome("evt_1"), scene.balance()), ("applied".into(), "2000".into()));
 }
 
 #[test]

@@ -586,12 +586,13 @@ fn a_thin_event_of_a_refund_does_not_tell_its_failure_too_early() {
 
 #[test]
 fn that_there_is_no_such_thing_is_an_answer() {
-    let thin = thin("evt_1", "v1.customer.updated", "/v1/customers/x");
+    let thin = |kind: &str| thin("evt_1", kind, "/v1/objects/x");
     for (event, became) in [
         (paid("evt_1", true), "failed not_at_stripe"),
         (prorated("evt_1", "usd"), "failed price_without_unit_amount"),
         (session("evt_1", json!(3000)), "failed not_at_stripe"),
-        (thin, "completed no_effect"),
+        (thin("v1.customer.updated"), "failed not_at_stripe"),
+        (thin("v1.invoice.updated"), "completed no_effect"),
     ] {
         let mut scene = Scene::new();
         scene.deliver(&event);

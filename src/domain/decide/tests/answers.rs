@@ -107,7 +107,13 @@ fn a_thin_event() {
     for (name, facts, event, expected) in [
         ("is asked for", Facts::default(), plain(), "wait object:/v1/invoices/in_1"),
         ("was told by its twin", twin, plain(), "no_effect: "),
-        ("is gone", Facts::default(), thin(|thin| thin.is_gone = true), "no_effect: "),
+        ("is gone", Facts::default(), thin(|thin| thin.is_gone = true), "fail not_at_stripe"),
+        (
+            "is gone, as drafts may be",
+            Facts::default(),
+            Event { kind: "v1.invoice.updated".into(), ..thin(|thin| thin.is_gone = true) },
+            "no_effect: ",
+        ),
         ("names nothing", Facts::default(), thin(|thin| thin.related_url = None), "fail unreadable_object"),
         ("is of no interest", Facts::default(), thin(|thin| thin.is_acted_on = false), "ignored: "),
     ] {
