@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
 
 mod adjust;
+mod beside;
 mod books;
 mod cli;
 mod client;
