@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use billingd::clock;
 use billingd::samples::{Sample, Shape as Rendered};
+use billingd::store::Desk;
 use jiff::civil::date;
+use rusqlite::Transaction;
 use serde_json::{Value, json};
 
-use super::cli::{Ran, run};
-use super::fixtures::{Shape, event, invoice_paid};
-use super::harness::{Billing, Setup, violations, wait_until};
+use super::cli::{Ran, check, run};
+use super::fixtures::{Shape, event, invoice_paid, nth_invoice_paid};
+use super::harness::{Billing, Setup, spawn, violations, wait_until};
 
 /// No job of the server's does what a command is to do; a command reads this file, too.
 const CONFIG: &str = "[tiers]\norder = [\"basic\"]\n[[price]]\nid = \"price_basic\"\ntier = \"basic\"\n\
@@ -45,13 +47,17 @@ const WAITING: u64 = 10;
 const OVERDUE: u64 = 150;
 const OLD: u64 = 400;
 
+/// What a customer of the load has in the end: 20.00 USD less a refund of 5.00, or 1000 JPY by the rates of the day.
+const IN_DOLLARS: i64 = 1_500;
+const IN_YEN: i64 = 879;
+
 /// What customers of the load do, by turns.
 fn story(number: u64) -> Vec<Value> {
     if number % 4 == 3 {
         return vec![yen(number)];
     }
     let sample = Sample {
-        shape: if number % 2 == 0 { Rendered::Older } else { Rendered::Current },
+        shape: if number.is_multiple_of(2) { Rendered::Older } else { Rendered::Current },
         refunded: Some(500),
         ..Sample::new(number * 4, clock::now() / 1000)
     };
@@ -104,7 +110,7 @@ impl Load {
                 extra.iter().for_each(|extra| self.send(billing, extra));
             }
             let account = story[0]["data"]["object"]["customer"].as_str().unwrap().to_owned();
-            self.told.lock().unwrap().balances.insert(account, if story.len() == 1 { 879 } else { 1_500 });
+            self.told.lock().unwrap().balances.insert(account, if story.len() == 1 { IN_YEN } else { IN_DOLLARS });
         }
         while let Some(extra) = { self.extras.lock().unwrap().pop_front() } {
             self.send(billing, &extra);
@@ -138,8 +144,7 @@ fn at_once(billing: &Billing, load: &Load, commands: &[(i32, &[&str])]) -> Vec<V
     let folder = billing.database().parent().unwrap().to_owned();
     let ran: Vec<Ran> = std::thread::scope(|scope| {
         let run = |arguments: &[&str]| run(&folder, &[&["--config", "billingd.toml", "--json"], arguments].concat());
-        let running: Vec<_> =
-            commands.iter().map(|(_, arguments)| scope.spawn(move || run(arguments))).collect();
+        let running: Vec<_> = commands.iter().map(|(_, arguments)| scope.spawn(move || run(arguments))).collect();
         running.into_iter().map(|one| one.join().expect("a command")).collect()
     });
     let result = |((status, arguments), ran): (&(i32, &[&str]), &Ran)| {
@@ -177,8 +182,7 @@ fn begins(billing: &Billing) {
             invoice_paid(Shape::Old, &format!("evt_{name}"), &format!("in_{name}"), &format!("cus_{name}"), 2_000)
         })
     };
-    let waiting =
-        |kind: &'static str, count: u64| (0..count).map(move |number| refund(&format!("{kind}_{number:03}")));
+    let waiting = |kind: &'static str, count: u64| (0..count).map(move |number| refund(&format!("{kind}_{number:03}")));
     let ignored = (0..OLD).map(|number| {
         event(Shape::New, &format!("evt_ignored_{number:03}"), "totally.new.thing", json!({ "id": "n", "object": "n" }))
     });
@@ -195,13 +199,8 @@ fn begins(billing: &Billing) {
         "CREATE TRIGGER broken BEFORE INSERT ON ledger_entries WHEN NEW.account_id LIKE 'cus_failed%'
          BEGIN SELECT RAISE(ABORT, 'made by a test'); END",
     );
-    let ran = run(billing.database().parent().unwrap(), &[
-        "--config",
-        "billingd.toml",
-        "events",
-        "import",
-        "before.ndjson",
-    ]);
+    let ran =
+        run(billing.database().parent().unwrap(), &["--config", "billingd.toml", "events", "import", "before.ndjson"]);
     assert_eq!((ran.status, ran.err.as_str()), (3, ""), "{}", ran.out);
     billing.somebody_runs(
         "DROP TRIGGER broken;
@@ -247,11 +246,8 @@ fn write_rates(billing: &Billing) {
             )
         })
         .collect();
-    fs::write(
-        billing.database().with_file_name("rates.xml"),
-        format!("<Envelope><Cube>{days}</Cube></Envelope>"),
-    )
-    .unwrap();
+    fs::write(billing.database().with_file_name("rates.xml"), format!("<Envelope><Cube>{days}</Cube></Envelope>"))
+        .unwrap();
 }
 
 fn adjusts<'a>(amount: &'a str, key: &'a str) -> [&'a str; 9] {
@@ -359,10 +355,62 @@ fn no_command_disturbs_a_busy_server_or_another_command() {
         assert!(is_good, "{:?}, the slowest after {:?}", told.answers, told.slowest);
     }
     every_event_is_there(&billing, &told.events);
+    let subscribed = told.balances.values().filter(|balance| **balance == IN_DOLLARS).count();
+    let tiers = "SELECT count(*) FROM v_accounts WHERE tier = 'basic'";
+    assert_eq!(billing.row(tiers), subscribed.to_string());
     every_balance_is_exact(&billing, told.balances, by_hand);
     for backup in ["first.backup", "last.backup"] {
         assert_eq!(violations(&billing.database().with_file_name(backup)), Vec::<String>::new(), "{backup}");
     }
+}
+
+#[test]
+fn whoever_writes_again_and_again_leaves_others_their_turn() {
+    const TURNS: u64 = 20;
+    let billing = spawn();
+    let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut desk = billing.beside();
+            while !is_over.load(Ordering::SeqCst) {
+                // What takes its time.
+                let work = |_: &Transaction<'_>| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    Ok(())
+                };
+                desk.write(work).expect("a transaction");
+                written.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        wait_until("it writes", || written.load(Ordering::SeqCst) > 0);
+        let before = written.load(Ordering::SeqCst);
+        for number in 0..TURNS {
+            let number = usize::try_from(number).unwrap();
+            assert_eq!(billing.stripe_sends(&nth_invoice_paid(number)).short(), "200 completed applied");
+        }
+        let meanwhile = written.load(Ordering::SeqCst) - before;
+        is_over.store(true, Ordering::SeqCst);
+        assert!(meanwhile <= 4 * TURNS, "{meanwhile} of the one for {TURNS} of the other");
+    });
+}
+
+#[test]
+fn what_only_looks_waits_for_nobody() {
+    let billing = spawn();
+    let table = "account_id,amount,source_event_id,source_object\ncus_1,40,evt_a,pi_7\ncus_1,40,evt_b,pi_7\n";
+    let folder = billing.database().parent().unwrap().to_owned();
+    fs::write(folder.join("old.csv"), table).unwrap();
+    let says = |status: i32, arguments: &[&str], said: &str| {
+        check(&run(&folder, &[&["--config", "billingd.toml"], arguments].concat()), status, &[said]);
+    };
+    says(0, &["import-ledger", "old.csv", "--apply"], "2 imported");
+    let lock = billing.somebody_locks();
+    says(0, &["import-ledger", "old.csv"], "2 imported before");
+    says(3, &["repair", "duplicates"], "1 to reverse; nothing is changed yet");
+    says(0, &["verify"], "the books are whole");
+    says(0, &["backup", "books.backup"], "proven to be whole");
+    drop(lock);
+    assert_eq!(billing.row("SELECT balance FROM v_balances"), "80");
 }
 
 /// Ends the load, also when the test fails, or nothing would.
@@ -401,12 +449,14 @@ fn every_balance_is_exact(billing: &Billing, of_the_load: BTreeMap<String, i64>,
     expected.extend(names("old", OLD).iter().map(|id| (id.replace("evt_", "cus_") + "|usd", 2_000)));
     expected.extend((0..TABLED).map(|number| (format!("cus_tabled_{number}|credits"), 110)));
     expected.insert("cus_by_hand|credits".into(), by_hand);
-    let expected: Vec<String> = expected.iter().map(|(account, balance)| format!("{account}|{balance}")).collect();
-    let mut balances = billing.rows("SELECT account_id, unit, balance FROM v_balances");
-    balances.sort();
-    let mut expected = expected;
-    expected.sort();
-    assert_eq!(balances, expected);
+    let row = |row: String| {
+        let (account, balance) = row.rsplit_once('|').unwrap();
+        (account.to_owned(), balance.parse().unwrap())
+    };
+    let balances: BTreeMap<String, i64> =
+        billing.rows("SELECT account_id, unit, balance FROM v_balances").into_iter().map(row).collect();
+    let differ: Vec<_> = balances.iter().filter(|(account, balance)| expected.get(*account) != Some(balance)).collect();
+    assert_eq!((differ, balances.len()), (Vec::new(), expected.len()));
     let grants = "SELECT count(*) FROM v_ledger WHERE kind = 'grant' GROUP BY fact HAVING count(*) > 1";
     assert_eq!(billing.rows(grants), [""; 0]);
 }
