@@ -1,7 +1,8 @@
 //! Retention: lets go of raw payloads and of events that were not for us. The memory of all other events, and the
 //! books, stay for good.
 //!
-//! It looks with a reader and deletes in small transactions, so that whoever else writes has its turn. Freed pages are used again by what comes next; the file does not shrink.
+//! It looks with a reader and deletes in small transactions, so that whoever else writes has its turn. Freed pages are
+//! used again by what comes next; the file does not shrink.
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use billingd::clock;
@@ -338,7 +338,7 @@ fn no_command_disturbs_a_busy_server_or_another_command() {
     begins(&billing);
     let load = Load::default();
     let by_hand = std::thread::scope(|scope| {
-        let over = Over(&load);
+        let over = Over(&load.is_over);
         (0..SENDERS).for_each(|_| drop(scope.spawn(|| load.sender(&billing))));
         let by_hand = adjustments(&billing, &load);
         events_of_a_file(&billing, &load);
@@ -366,10 +366,11 @@ fn no_command_disturbs_a_busy_server_or_another_command() {
 
 #[test]
 fn whoever_writes_again_and_again_leaves_others_their_turn() {
-    const TURNS: u64 = 20;
+    const TURNS: usize = 20;
     let billing = spawn();
-    let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
+        let _over = Over(&is_over);
         scope.spawn(|| {
             let mut desk = billing.beside();
             while !is_over.load(Ordering::SeqCst) {
@@ -384,13 +385,11 @@ fn whoever_writes_again_and_again_leaves_others_their_turn() {
         });
         wait_until("it writes", || written.load(Ordering::SeqCst) > 0);
         let before = written.load(Ordering::SeqCst);
-        for number in 0..TURNS {
-            let number = usize::try_from(number).unwrap();
-            assert_eq!(billing.stripe_sends(&nth_invoice_paid(number)).short(), "200 completed applied");
+        for turn in 0..TURNS {
+            assert_eq!(billing.stripe_sends(&nth_invoice_paid(turn)).short(), "200 completed applied");
+            let meanwhile = written.load(Ordering::SeqCst) - before;
+            assert!(meanwhile <= 4 * (turn + 3), "{meanwhile} turns of the one for {turn} of the other");
         }
-        let meanwhile = written.load(Ordering::SeqCst) - before;
-        is_over.store(true, Ordering::SeqCst);
-        assert!(meanwhile <= 4 * TURNS, "{meanwhile} of the one for {TURNS} of the other");
     });
 }
 
@@ -413,12 +412,12 @@ fn what_only_looks_waits_for_nobody() {
     assert_eq!(billing.row("SELECT balance FROM v_balances"), "80");
 }
 
-/// Ends the load, also when the test fails, or nothing would.
-struct Over<'a>(&'a Load);
+/// Ends what goes on until then, also when the test fails, or nothing would.
+struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
