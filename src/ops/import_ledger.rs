@@ -19,7 +19,7 @@ use crate::ops::apply::{Books, Cause};
 use crate::ops::paid::Paid;
 use crate::store::events::{self, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
-use crate::store::{StoreError, accounts, imports};
+use crate::store::{StoreError, accounts, desk, imports};
 
 pub use table::{BadTable, Row, read};
 
@@ -146,10 +146,7 @@ pub fn apply(
 ) -> Result<Report, ImportError> {
     let mut progress = Progress::default();
     for some in in_order(rows)?.chunks(ROWS_MAX) {
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-        take_all(&transaction, some, terms, now, &mut progress)?;
-        transaction.commit().map_err(StoreError::from)?;
+        desk::in_turn(connection, |transaction| take_all(transaction, some, terms, now, &mut progress))?;
     }
     Ok(progress.report(true))
 }

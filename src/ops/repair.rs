@@ -1,8 +1,9 @@
 //! Cleans up what was given twice: keeps the first grant, and reverses what still stands of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
@@ -14,7 +15,8 @@ use crate::ops::paid::Paid;
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::imports::Row;
 use crate::store::ledger::{self, Held, Posted};
-use crate::store::{StoreError, imports, payments};
+use crate::store::rehearsal::Rehearsal;
+use crate::store::{StoreError, desk, imports, payments};
 
 /// How many entries one transaction reverses at most, so that a server beside it waits for a moment only.
 const REVERSALS_MAX: usize = 500;
@@ -74,25 +76,28 @@ pub struct Balance {
 pub fn apply(connection: &mut Connection, terms: Terms<'_>, now: UnixMillis) -> Result<Report, StoreError> {
     let mut done = Vec::new();
     for some in find(connection)?.chunks(REVERSALS_MAX) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        done.extend(reverse_all(&transaction, some, terms, now)?);
-        transaction.commit()?;
+        done.extend(desk::in_turn(connection, |transaction| reverse_all(transaction, some, terms, now))?);
     }
     Ok(report(true, done))
 }
 
-/// Reverses it and takes everything back: shows what [`apply`] would do.
+/// Reverses it on a copy of `database`, the books of the connection: shows what [`apply`] would do.
 ///
 /// # Errors
-/// [`StoreError`].
-pub fn rehearse(connection: &mut Connection, terms: Terms<'_>, now: UnixMillis) -> Result<Report, StoreError> {
+/// [`StoreError`], also when there is no room for a copy.
+pub fn rehearse(
+    connection: &mut Connection,
+    database: &Path,
+    terms: Terms<'_>,
+    now: UnixMillis,
+) -> Result<Report, StoreError> {
     let found = find(connection)?;
     if found.is_empty() {
         return Ok(report(false, Vec::new()));
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut rehearsal = Rehearsal::begin(database)?;
+    let transaction = rehearsal.connection().transaction()?;
     let done = reverse_all(&transaction, &found, terms, now)?;
-    transaction.rollback()?;
     Ok(report(false, done))
 }
 

@@ -1,12 +1,11 @@
 //! Retention: lets go of raw payloads and of events that were not for us. The memory of all other events, and the
 //! books, stay for good.
 //!
-//! It looks with a reader and deletes in small transactions, with a rest after each one, so that whoever else writes
-//! has its turn. Freed pages are used again by what comes next; the file does not shrink.
+//! It looks with a reader and deletes in small transactions, so that whoever else writes has its turn. Freed pages are
+//! used again by what comes next; the file does not shrink.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rusqlite::Transaction;
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
@@ -22,9 +21,6 @@ const BATCH: usize = 250;
 
 /// So many payloads are looked at in one read.
 const LOOK: usize = 5_000;
-
-/// After each transaction it rests for so many times as long as that one took.
-const REST: u32 = 2;
 
 /// How long is kept what may be deleted, counted from its arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +80,7 @@ fn prune_ignored(
         let found = reader.read(|connection| retention::ignored_events(connection, &after, before, BATCH))?;
         let Some(last) = found.last() else { break };
         after = last.clone();
-        pruned.ignored_events += unhurried(desk, move |transaction| retention::delete_ignored(transaction, &found))?;
+        pruned.ignored_events += desk.write(move |transaction| retention::delete_ignored(transaction, &found))?;
     }
     Ok(())
 }
@@ -104,23 +100,12 @@ fn prune_payloads(
                 break;
             }
             let events: Vec<String> = batch.iter().map(|(event, _)| event.clone()).collect();
-            pruned.payloads += unhurried(desk, move |transaction| retention::delete_payloads(transaction, &events))?;
+            pruned.payloads += desk.write(move |transaction| retention::delete_payloads(transaction, &events))?;
             pruned.payload_bytes += batch.iter().map(|(_, bytes)| bytes).sum::<i64>();
         }
         after = found.next;
     }
     Ok(())
-}
-
-/// A transaction, and a rest after it: beside a running server, who asks again at once has the lock most of the time.
-fn unhurried<W>(desk: &mut impl Desk, work: W) -> Result<usize, StoreError>
-where
-    W: FnOnce(&Transaction<'_>) -> Result<usize, StoreError> + Send + 'static,
-{
-    let began = Instant::now();
-    let deleted = desk.write(work)?;
-    std::thread::sleep(began.elapsed() * REST);
-    Ok(deleted)
 }
 
 fn record(desk: &mut impl Desk, pruned: &Pruned, actor: &str, now: UnixMillis) -> Result<(), StoreError> {

@@ -3,9 +3,18 @@
 //! Operations that write outside of the stream of deliveries take a [`Desk`] and do not ask whose it is: a command's
 //! own connection beside the server, or, within the server, its writer thread, which owns the only one there.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::store::StoreError;
+
+/// Beside a running server, who asks again at once has the lock most of the time: so a connection rests after each
+/// transaction, for so many times as long as that one held the lock.
+const REST: u32 = 2;
+
+/// It never rests longer. Others ask for the lock much more often than that.
+const REST_MAX: Duration = Duration::from_millis(50);
 
 /// A place to write at.
 pub trait Desk {
@@ -27,8 +36,24 @@ impl Desk for Connection {
         T: Send + 'static,
         W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        transact(self, work)
+        in_turn(self, work)
     }
+}
+
+/// One transaction of a command, and a rest after it, in which others have their turn.
+///
+/// # Errors
+/// Those of the work, which take all of it back, and those of a transaction that cannot begin or end.
+pub fn in_turn<T, E: From<StoreError>>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
+    let began = Instant::now();
+    let done = work(&transaction)?;
+    transaction.commit().map_err(StoreError::from)?;
+    std::thread::sleep((began.elapsed() * REST).min(REST_MAX));
+    Ok(done)
 }
 
 /// One transaction on a connection.

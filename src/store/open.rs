@@ -9,8 +9,14 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavio
 
 use crate::store::{StoreError, migrations};
 
-/// How long a connection waits for the write lock of another one.
-pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a connection asks for the write lock of another one before it gives up, which takes a little over 5 s.
+///
+/// SQLite's own timeout asks ever less often, down to ten times a second. A busy server is without the lock for
+/// fractions of a millisecond only, and a command that asks so rarely may miss all of them.
+const BUSY_TRIES: i32 = 5_000;
+
+/// How long it rests between two such questions.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Older SQLite has a race between WAL reset and checkpoint that can corrupt a database.
 pub const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -120,7 +126,7 @@ pub(super) fn for_rehearsal(path: &Path) -> Result<Connection, StoreError> {
 
 /// What every connection that only reads needs.
 pub(crate) fn prepare_for_reading(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    wait_for_locks(connection)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;")?;
     connection.pragma_update(None, "cache_size", -2_048)?;
     connection.set_prepared_statement_cache_capacity(32);
@@ -138,8 +144,16 @@ fn require_exists(path: &Path) -> Result<(), StoreError> {
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|error| StoreError::unusable(path, format!("cannot be opened: {error}")))?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    wait_for_locks(&connection)?;
     Ok(connection)
+}
+
+/// Lets a connection wait for the lock of another one.
+fn wait_for_locks(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(|tries| {
+        std::thread::sleep(BUSY_PAUSE);
+        tries < BUSY_TRIES
+    }))
 }
 
 fn prepare_for_writing(connection: &Connection, path: &Path) -> Result<(), StoreError> {

@@ -44,7 +44,7 @@ fn repair(billing: &Billing) -> repair::Report {
 }
 
 fn rehearse_repair(billing: &Billing) -> repair::Report {
-    repair::rehearse(&mut beside(billing), OPERATOR, NOW * 1000).expect("a rehearsal")
+    repair::rehearse(&mut beside(billing), &billing.database(), OPERATOR, NOW * 1000).expect("a rehearsal")
 }
 
 /// Which fact stays and which is reversed, and by how much.

@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &DuplicatesArguments, config: &Config, output: &Out
     let report = if arguments.apply {
         repair::apply(&mut connection, terms, clock::now())?
     } else {
-        repair::rehearse(&mut connection, terms, clock::now())?
+        repair::rehearse(&mut connection, &config.database.path, terms, clock::now())?
     };
     output.show(&report, render)?;
     Ok(if report.duplicates.is_empty() || report.applied { DONE } else { FOUND })
