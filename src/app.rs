@@ -42,6 +42,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The name under which a database keeps the digest of its server's catalogue.
 pub const CATALOGUE_DIGEST: &str = "catalogue_digest";
 
+/// The name under which a database keeps whether its server asks Stripe.
+const ASKS_STRIPE: &str = "asks_stripe";
+
 /// What a service takes from its surroundings instead of from its config.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings {
@@ -93,6 +96,7 @@ impl Service {
         let database = open::server(&path, &binding(config))?;
         payload::keep_dictionary(database.connection())?;
         open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
+        open::set_meta(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
@@ -104,10 +108,9 @@ impl Service {
                 .context("the writer thread cannot be started")?;
         let stop = Stop::default();
         let client = client(config, surroundings.environment, stop.clone())?;
-        let stripe = match &client {
-            Some(client) => Some(jobs::Stripe { client: client.clone(), rules: reconciliation(config)? }),
-            None => None,
-        };
+        let stripe = client
+            .as_ref()
+            .map(|client| jobs::Stripe { client: client.clone(), rules: reconciliation(config, rules.clone()) });
         let asks_stripe = client.is_some();
         if let Some(client) = client {
             resolver::start(client, stop.clone(), reader.clone(), writer.clone(), surroundings.clock)
@@ -229,20 +232,19 @@ pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: St
     Ok(Some(Client::new(settings)?))
 }
 
-/// What a run of reconciliation goes by.
+/// What a run of reconciliation goes by; `rules` decide about what it fetches.
 ///
-/// # Errors
-/// When a value of the config is no currency or amount after all.
-pub fn reconciliation(config: &Config) -> anyhow::Result<reconcile::Rules> {
+#[must_use]
+pub fn reconciliation(config: &Config, rules: Rules) -> reconcile::Rules {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    let Rules { policy, metadata_key } = rules(config)?;
-    Ok(reconcile::Rules {
+    let Rules { policy, metadata_key } = rules;
+    reconcile::Rules {
         policy,
         metadata_key,
         lookback_s: seconds(config.reconcile.lookback),
         grace_s: seconds(config.reconcile.grace),
         paths: config.webhooks.iter().map(|webhook| webhook.path.clone()).collect(),
-    })
+    }
 }
 
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {
@@ -280,6 +282,19 @@ fn conversion(config: &Config) -> anyhow::Result<Option<Conversion>> {
 /// As [`policy`].
 pub fn rules(config: &Config) -> anyhow::Result<Rules> {
     Ok(Rules { policy: Arc::new(policy(config)?), metadata_key: config.accounts.metadata_key.clone() })
+}
+
+/// The same beside a server: whether it asks Stripe decides what its events wait for, not whether a command could.
+///
+/// # Errors
+/// As [`rules`]; when the database cannot be read.
+pub fn rules_beside(config: &Config) -> anyhow::Result<Rules> {
+    let mut rules = rules(config)?;
+    let asks = Reader::open(&config.database.path, 1)?.read(|connection| open::meta(connection, ASKS_STRIPE))?;
+    if let Some(asks) = asks {
+        Arc::make_mut(&mut rules.policy).asks_stripe = asks == "yes";
+    }
+    Ok(rules)
 }
 
 /// The rules that a config asks for.

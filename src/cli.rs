@@ -251,7 +251,7 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
 
 /// What runs events beside a server, on behalf of a person.
 fn errand(config: &Config, operator_given: Option<&str>) -> anyhow::Result<Errand> {
-    Ok(Errand::new(app::rules(config)?, &format!("operator:{}", operator(operator_given))))
+    Ok(Errand::new(app::rules_beside(config)?, &format!("operator:{}", operator(operator_given))))
 }
 
 /// Who asks Stripe.

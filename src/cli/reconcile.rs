@@ -62,7 +62,8 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
         progress: &|what, done| show(&mut shown.borrow_mut(), what, done),
     };
     let options = Options { since_s, no_backfill: arguments.no_backfill };
-    let report = reconcile::run(place, &mut connection, &app::reconciliation(config)?, options)?;
+    let report =
+        reconcile::run(place, &mut connection, &app::reconciliation(config, app::rules_beside(config)?), options)?;
     drop(shown.into_inner());
     let rows = reader.read(|connection| findings::list(connection, Some("open"), SHOWN_MAX))?;
     let result = Shown { report, findings: rows.into_iter().map(Listed::new).collect() };

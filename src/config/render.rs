@@ -32,8 +32,6 @@ impl Config {
         let mut text = Text(String::new());
         text.section("stripe");
         text.books(self);
-        // What only Stripe can tell is waited for, or not.
-        text.raw("asks_stripe", self.stripe.api_key.is_some());
         text.money(self);
         if self.credits.unit.is_some() {
             text.section("fx");

@@ -71,6 +71,12 @@ pub struct PriceRule {
 }
 
 impl Catalogue {
+    /// Nothing is listed: there are neither plans nor credits by price.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// A catalogue of these rules, by price id, product id or lookup key.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = (String, PriceRule)>) -> Self {
