@@ -242,7 +242,8 @@ fn beside(config: &Config) -> anyhow::Result<Connection> {
     let held = open::meta(&connection, app::CATALOGUE_DIGEST)?;
     if held.is_some_and(|held| held != config.catalogue_digest()) {
         anyhow::bail!(
-            "{}: the server runs with another catalogue than this config; restart billingd, then try again",
+            "{}: the books were last served with other prices, tiers or credits than this config has; start (or restart) \
+             billingd with it, then try again",
             path.display()
         );
     }
@@ -282,9 +283,9 @@ fn moment(since: Option<&str>) -> anyhow::Result<Option<i64>> {
     Ok(Some(clock::now() / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
 }
 
-/// The name for the audit log: as given, else the login name.
+/// The name for the audit log: as given, else the login name of whoever called `sudo`, else of this user.
 fn operator(given: Option<&str>) -> String {
-    let login = || ["LOGNAME", "USER"].iter().find_map(|name| std::env::var(name).ok());
+    let login = || ["SUDO_USER", "LOGNAME", "USER"].iter().find_map(|name| std::env::var(name).ok());
     given
         .map(str::to_owned)
         .or_else(login)

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::app;
 use crate::config::{Basis, Config, Price, Proration};
 use crate::store::reader::Reader;
+use crate::store::{StoreError, open};
 
 use super::output::{Output, plain};
 use super::{DONE, FOUND};
@@ -20,17 +21,27 @@ pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let mut problems = problems(config);
     let mut notes = if config.stripe.api_key.is_none() { never_resolves(config) } else { Vec::new() };
     let path = &config.database.path;
-    if path.exists() {
-        if let Err(error) = Reader::open(path, 1) {
-            problems.push(error.to_string());
+    match database(config) {
+        Err(error) => problems.push(error.to_string()),
+        Ok(()) if !path.exists() => {
+            notes.push(format!("{}: no database yet; `billingd serve` makes it", path.display()));
         }
-    } else {
-        notes.push(format!("{}: no database yet; `billingd serve` makes it", path.display()));
+        Ok(()) => {}
     }
     let status = if problems.is_empty() { DONE } else { FOUND };
     let checked = Checked { problems, notes, config: config.redacted() };
     output.show(&checked, render)?;
     Ok(status)
+}
+
+/// Whether the database is one of these books, or could be made.
+fn database(config: &Config) -> Result<(), StoreError> {
+    let path = &config.database.path;
+    if !path.exists() {
+        return open::require_folder(path);
+    }
+    let binding = app::binding(config);
+    Reader::open(path, 1)?.read(|connection| open::is_bound(connection, path, &binding)).map(drop)
 }
 
 /// What is wrong with secrets and rules.

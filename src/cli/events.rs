@@ -152,7 +152,11 @@ fn print_payload(id: &str, config: &Config) -> anyhow::Result<u8> {
     let id = EventId::parse(id)?;
     let body = super::reader(config)?.read(|connection| -> Result<_, StoreError> { payload::read(connection, &id) })?;
     let Some(body) = body else {
-        anyhow::bail!("the payload of {id} is not kept; Stripe has it for 30 days: `stripe events retrieve {id}`")
+        anyhow::bail!(if id.as_str().starts_with("evt_") {
+            format!("the payload of {id} is not kept; Stripe has it for 30 days: `stripe events retrieve {id}`")
+        } else {
+            format!("{id} is an event of billingd's own, which has no payload; `billingd events show {id}` tells all")
+        })
     };
     output::print(&String::from_utf8_lossy(&body))?;
     Ok(DONE)

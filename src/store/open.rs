@@ -298,6 +298,16 @@ fn mode_of(binding: &Binding) -> &'static str {
     if binding.livemode { "live" } else { "test" }
 }
 
+/// Whether a database could be made where there is none.
+///
+/// # Errors
+/// [`StoreError::Unusable`] when there is no such folder, or this user may not write to it.
+pub fn require_folder(path: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(path);
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)
+        .map_err(|error| StoreError::unusable(folder, format!("no database can be made in this folder: {error}")))
+}
+
 /// Whether a database belongs to this mode and account; false if it belongs to none yet.
 ///
 /// # Errors

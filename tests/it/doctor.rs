@@ -352,3 +352,15 @@ fn check_without_a_key_names_what_never_resolves() {
     let (status, told) = says(&billing, &["check"], &[("BILLINGD__STRIPE__API_KEY", "rk_test_hush")]);
     assert!(status == 0 && !told.contains("without a key"), "{told}");
 }
+
+#[test]
+fn check_finds_what_serve_would_refuse() {
+    let billing = Setup::new().spawn();
+    for (variable, value, problem) in [
+        ("BILLINGD__STRIPE__LIVEMODE", "true", "holds test mode books, the config says live mode"),
+        ("BILLINGD__DATABASE__PATH", "/nonexistent/books.db", "/nonexistent: no database can be made in this folder"),
+    ] {
+        let (status, told) = says(&billing, &["check"], &[(variable, value)]);
+        assert!(status == 3 && told.contains(problem), "{status} {told}");
+    }
+}

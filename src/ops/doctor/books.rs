@@ -104,7 +104,7 @@ fn events(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> 
             "events",
             format!("{} dead letters", counts.dead_letters),
             "nobody tries them again: what they tell is not in the books",
-            "`billingd events list --status failed` tells why; then replay or dismiss them",
+            "`billingd events list --status failed` tells why; remove the cause, then `billingd events replay ID`, or dismiss it",
         ));
     }
     if counts.failed > 0 {
@@ -112,7 +112,7 @@ fn events(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> 
             "events",
             format!("{} failed", counts.failed),
             "what they tell is not in the books yet",
-            "`billingd events list --status failed` tells why",
+            "`billingd events list --status failed` tells why; remove the cause, then `billingd events replay ID`, or dismiss it",
         ));
     }
     if counts.stuck > 0 {
