@@ -19,7 +19,7 @@ use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
-use crate::ops::ingest::{Duplicates, Ingest, Rules, Verified};
+use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
 use crate::ops::reconcile;
 use crate::stop::Stop;
 use crate::store;
@@ -35,6 +35,9 @@ const WORKERS: usize = 2;
 
 /// Connections that look up repeats: one for each worker, and one for whoever comes beside them.
 const READERS: u32 = 3;
+
+/// The listener, the jobs and the writer end one after the other, each within its part of `shutdown_grace`.
+const PHASES: u32 = 3;
 
 /// How often to look whether a thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -100,6 +103,9 @@ impl Service {
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
+        for endpoint in &endpoints {
+            ingest::forget_verified(database.connection(), &endpoint.path)?;
+        }
         let verified = Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone()));
         let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), duplicates.clone());
         let ingest = ingest.writing(verified.clone());
@@ -144,7 +150,7 @@ impl Service {
         )
         .context("the thread of the jobs cannot be started")?;
         let grace = config.server.shutdown_grace;
-        let server = http::serve_public(public, listener, WORKERS, grace)?;
+        let server = http::serve_public(public, listener, WORKERS, grace / PHASES)?;
         let service = Self { address, handle: server.handle(), writer, writer_thread: thread, jobs, stop, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -187,14 +193,14 @@ impl Service {
     /// When the writer does not end in time; nothing that was answered is lost.
     pub async fn drain(self) -> anyhow::Result<()> {
         self.stop_work();
-        let (now, grace) = (Instant::now(), self.grace);
+        let (now, phase) = (Instant::now(), self.grace / PHASES);
         // A request to Stripe that hangs holds up its thread, but nobody else: what it would have told is asked again.
-        if !ends_until(&self.jobs.into_thread(), now + grace / 2).await {
+        if !ends_until(&self.jobs.into_thread(), now + phase).await {
             tracing::warn!("a job did not end in time; the next start makes up for it");
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());
-        if !ends_until(&self.writer_thread, now + grace).await {
+        if !ends_until(&self.writer_thread, now + 2 * phase).await {
             anyhow::bail!("the writer did not end within shutdown_grace; nothing that was answered is lost");
         }
         stopping.await?;

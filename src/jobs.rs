@@ -47,13 +47,15 @@ pub struct Stripe {
 pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>) -> Vec<Job<D>> {
     let when = &config.jobs;
     let reconciliation = stripe.map(|stripe| Job::new("reconcile", &when.reconcile, reconciliation(config, stripe)));
-    let others = vec![
+    let mut table = vec![
         Job::new("reaper", &when.reaper, reaper(config, rules)),
         Job::new("retention", &when.retention, retention(config)),
         Job::new("fx", &when.fx, rates(config, rules)),
         Job::new(BACKUP, &when.backup, backups(config)),
     ];
-    reconciliation.into_iter().chain(others).collect()
+    // Last: Stripe may be slow, and nothing else should wait for it.
+    table.extend(reconciliation);
+    table
 }
 
 fn reconciliation<D: Desk>(
@@ -77,6 +79,9 @@ fn reconciliation<D: Desk>(
                 open = report.counts.open,
                 "the books and Stripe differ: `billingd findings list` shows how"
             );
+        }
+        for untold in &report.cannot_tell {
+            tracing::warn!(untold, "Stripe does not tell everything, so it is not compared: see `billingd doctor`");
         }
         anyhow::ensure!(report.result == Ended::Ok, "it was cut short: {}", report.cut_short.join("; "));
         let counts = report.counts;

@@ -107,14 +107,17 @@ impl Kind {
                 }
             }
             Self::SurplusCredit => {
-                format!("billingd accounts adjust ACCOUNT --amount=-N --reason TEXT --key surplus:{subject}")
+                format!(
+                    "billingd accounts adjust ACCOUNT --amount=-N --reason TEXT --key surplus:{subject}, then \
+                     billingd findings acknowledge ID --reason TEXT"
+                )
             }
             Self::DuplicateGrant => "billingd repair duplicates".into(),
-            Self::SubscriptionTier
-            | Self::SubscriptionState
-            | Self::SubscriptionMissingHere
-            | Self::SubscriptionMissingAtStripe
-            | Self::UnlistedPrice => format!("billingd repair subscription {subject}"),
+            Self::SubscriptionTier | Self::SubscriptionState | Self::SubscriptionMissingHere => {
+                format!("billingd repair subscription {subject}")
+            }
+            Self::SubscriptionMissingAtStripe => "billingd findings acknowledge ID --reason TEXT".into(),
+            Self::UnlistedPrice => format!("add a [[price]], restart, then billingd repair subscription {subject}"),
             Self::EventsBeyondReach => "billingd events import FILE".into(),
             Self::Silence | Self::EndpointDisabled => "billingd doctor".into(),
             Self::BooksBroken => "billingd verify".into(),

@@ -29,7 +29,7 @@ use crate::store::{StoreError, savepoint, subscriptions};
 use crate::stripe::wire;
 
 pub use errand::{Done, Errand, Rules, Stored, stored};
-pub use verified::{Verified, last_verified};
+pub use verified::{Verified, forget_verified, last_verified};
 
 /// A repeat later than this after the first delivery was sent by hand: Stripe's own retries end after three days.
 const LATE_MS: i64 = 72 * 3_600_000;

@@ -360,6 +360,15 @@ pub fn meta(connection: &Connection, key: &str) -> Result<Option<String>, StoreE
         .optional()?)
 }
 
+/// Removes one of the facts that a database keeps about itself, if it is there.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn remove_meta(connection: &Connection, key: &str) -> Result<(), StoreError> {
+    connection.prepare_cached("DELETE FROM meta WHERE key = :key")?.execute(named_params! { ":key": key })?;
+    Ok(())
+}
+
 /// Writes one of the facts that a database keeps about itself.
 ///
 /// # Errors

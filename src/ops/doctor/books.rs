@@ -91,7 +91,7 @@ fn secret(connection: &Connection, path: &str, count: usize, now: UnixMillis) ->
             let (position, ago) = (secret + 1, age(now / 1000 - at));
             Check::ok("secret", format!("of {path}: number {position} of {count} verified last, {ago} ago"))
         }
-        None => Check::note("secret", format!("of {path}: none has verified anything yet")),
+        None => Check::note("secret", format!("of {path}: none has verified anything since the server started")),
     })
 }
 

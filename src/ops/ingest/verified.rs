@@ -62,6 +62,14 @@ pub fn last_verified(connection: &Connection, path: &str) -> Result<Option<(usiz
     }))
 }
 
+/// Forgets which one it was: a server that starts may have other secrets.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn forget_verified(connection: &Connection, path: &str) -> Result<(), StoreError> {
+    open::remove_meta(connection, &key(path))
+}
+
 fn key(path: &str) -> String {
     format!("verified:{}", path.trim_end_matches('/'))
 }
