@@ -103,9 +103,11 @@ fn prune_payloads(
             if stop.is_set() {
                 break;
             }
-            let events: Vec<String> = batch.iter().map(|(event, _)| event.clone()).collect();
-            pruned.payloads += unhurried(desk, move |transaction| retention::delete_payloads(transaction, &events))?;
-            pruned.payload_bytes += batch.iter().map(|(_, bytes)| bytes).sum::<i64>();
+            let batch = batch.to_vec();
+            let (payloads, bytes) =
+                unhurried(desk, move |transaction| retention::delete_payloads(transaction, &batch))?;
+            pruned.payloads += payloads;
+            pruned.payload_bytes += bytes;
         }
         after = found.next;
     }
@@ -113,9 +115,10 @@ fn prune_payloads(
 }
 
 /// A transaction, and a rest after it: beside a running server, who asks again at once has the lock most of the time.
-fn unhurried<W>(desk: &mut impl Desk, work: W) -> Result<usize, StoreError>
+fn unhurried<T, W>(desk: &mut impl Desk, work: W) -> Result<T, StoreError>
 where
-    W: FnOnce(&Transaction<'_>) -> Result<usize, StoreError> + Send + 'static,
+    T: Send + 'static,
+    W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
 {
     let began = Instant::now();
     let deleted = desk.write(work)?;

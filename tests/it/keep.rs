@@ -17,8 +17,8 @@ use billingd::ops::restore::{Restored, restore};
 use billingd::ops::retain::{Keep, Pruned, prune};
 use billingd::stop::Stop;
 use billingd::store::open::{self, Binding};
-use billingd::store::{StoreError, jobs};
-use rusqlite::Connection;
+use billingd::store::{Desk, StoreError, jobs};
+use rusqlite::{Connection, Transaction};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -281,6 +281,35 @@ fn retention_goes_on_over_many_batches() {
     assert_eq!(pruned, Pruned { stopped: true, ..Pruned::default() });
 }
 
+/// A desk before which somebody else always comes.
+struct After<'a>(Connection, &'a Billing, &'static str);
+
+impl Desk for After<'_> {
+    fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.1.somebody_runs(self.2);
+        self.0.write(work)
+    }
+}
+
+#[test]
+fn retention_leaves_the_payload_of_what_a_replay_has_opened_meanwhile() {
+    let mut billing = paid(1..=2);
+    let opens = "UPDATE events SET status = 'pending', needs = 'replay', outcome = NULL, processed_at = NULL
+                 WHERE event_id = 'evt_1'";
+    let mut desk = After(beside(&billing), &billing, opens);
+    let bytes = billing.row("SELECT length(body) + length(digest) FROM event_payloads WHERE event_id = 'evt_2'");
+    let pruned =
+        prune(&billing.reader(), &mut desk, keeping(0, 0), "job:retention", NOW * 1000 + 1, &Stop::default());
+    let pruned = pruned.expect("a pass");
+    assert_eq!((pruned.payloads, pruned.payload_bytes.to_string()), (1, bytes));
+    assert_eq!(billing.rows("SELECT event_id FROM event_payloads"), ["evt_1"]);
+    billing.is_broken_on_purpose();
+}
+
 /// Or each event that retention deletes is looked for in all of it.
 #[test]
 fn whatever_names_an_event_is_found_by_it() {
@@ -423,6 +452,24 @@ fn what_was_missed_is_made_up_for_once() {
     assert!(told[1].0 == "panics" && !told[1].1 && told[1].2.contains("panicked"), "{told:?}");
     let failed = "SELECT result, finished_at IS NOT NULL FROM job_runs WHERE job = 'daily' AND succeeded = 0";
     assert_eq!(billing.rows(failed), ["no room|1", "no room|1"]);
+}
+
+clock!(BUSY, busy_clock);
+
+#[test]
+fn a_run_that_a_busy_database_did_not_let_begin_is_still_due() {
+    let billing = spawn();
+    let (runs, fails) = (Arc::default(), Arc::default());
+    let desk = beside(&billing);
+    desk.busy_timeout(Duration::ZERO).unwrap();
+    let jobs = vec![counting("daily", "0 0 4 * * *", &runs, &fails)];
+    let mut runner = Runner::new(jobs, desk, billing.reader(), busy_clock, NOW, Stop::default());
+    BUSY.store(NOW + DAY, Ordering::SeqCst);
+    let lock = billing.somebody_locks();
+    assert!(problem(runner.run_due()).contains("locked"));
+    drop(lock);
+    runner.run_due().unwrap();
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
 #[test]
