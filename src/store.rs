@@ -18,6 +18,7 @@ pub mod imports;
 pub mod invoices;
 pub mod jobs;
 pub mod ledger;
+pub mod lock;
 pub mod migrations;
 pub mod open;
 pub mod payload;

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, named_params};
 use tempfile::NamedTempFile;
 
-use crate::store::{StoreError, open};
+use crate::store::StoreError;
+use crate::store::open::{self, trouble};
 
 /// How many steps of SQLite's virtual machine pass between two looks at whether to stop.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
@@ -155,8 +156,4 @@ pub(super) fn sync(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|file| file.sync_all())
         .map_err(|error| trouble(path, "cannot be flushed to disk", &error))
-}
-
-pub(super) fn trouble(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
-    StoreError::unusable(path, format!("{what}: {error}"))
 }

@@ -6,6 +6,7 @@
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::store::StoreError;
+use crate::store::open::CommandConnection;
 
 /// A place to write at.
 pub trait Desk {
@@ -22,6 +23,16 @@ pub trait Desk {
 }
 
 impl Desk for Connection {
+    fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        transact(self, work)
+    }
+}
+
+impl Desk for CommandConnection {
     fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,

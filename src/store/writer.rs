@@ -489,7 +489,8 @@ mod tests {
         let health = Health::new(|| ());
         let mut writer = Writer::<Numbers> { queue, health: health.clone() };
         let limits = Limits::default();
-        let mut thread = WriterThread { server, batch: Numbers, limits, clock: || 0, health: health.clone(), seen: None };
+        let mut thread =
+            WriterThread { server, batch: Numbers, limits, clock: || 0, health: health.clone(), seen: None };
         let mut after = |trouble: Option<&str>, work: fn(&Transaction<'_>) -> Result<(), StoreError>| {
             health.beat(trouble.map(str::to_owned));
             std::thread::scope(|scope| {
@@ -502,10 +503,17 @@ mod tests {
         let held = Some("a batch was not stored".to_owned());
         let reads = |transaction: &Transaction<'_>| open::meta(transaction, "a").map(drop);
         assert_eq!(after(held.as_deref(), reads), held, "what writes nothing");
-        assert_eq!(after(held.as_deref(), |_| Err(StoreError::Damaged { what: "a row".into(), problem: "no".into() })), held, "what fails by itself");
+        assert_eq!(
+            after(held.as_deref(), |_| Err(StoreError::Damaged { what: "a row".into(), problem: "no".into() })),
+            held,
+            "what fails by itself"
+        );
         assert_eq!(after(held.as_deref(), |_| panic!("a task")), held, "what panics");
         assert_eq!(after(None, |_| Err(StoreError::Damaged { what: "a row".into(), problem: "no".into() })), None);
-        assert!(after(None, |_| Err(StoreError::unusable("here", "the disk is full"))).is_some_and(|told| told.contains("the disk is full")));
+        assert!(
+            after(None, |_| Err(StoreError::unusable("here", "the disk is full")))
+                .is_some_and(|told| told.contains("the disk is full"))
+        );
         assert_eq!(after(held.as_deref(), |transaction| open::set_meta(transaction, "a", "there")), None);
     }
 }

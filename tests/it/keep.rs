@@ -16,9 +16,10 @@ use billingd::ops::backup::{self, Shelf, backup};
 use billingd::ops::restore::{Restored, restore};
 use billingd::ops::retain::{Keep, Pruned, prune};
 use billingd::stop::Stop;
-use billingd::store::open::{self, Binding};
-use billingd::store::{Desk, StoreError, jobs};
-use rusqlite::{Connection, Transaction};
+use billingd::store::open::{self, Binding, CommandConnection};
+use billingd::store::restore::require_stopped;
+use billingd::store::{Desk, StoreError, jobs, lock};
+use rusqlite::Transaction;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -41,7 +42,7 @@ fn pays(billing: &Billing, numbers: std::ops::RangeInclusive<usize>) {
     }
 }
 
-fn beside(billing: &Billing) -> Connection {
+fn beside(billing: &Billing) -> CommandConnection {
     open::beside(&billing.database(), &binding()).expect("a connection beside the server")
 }
 
@@ -150,6 +151,64 @@ fn a_restore_brings_back_the_backup_and_loses_nothing() {
     billing.restart();
     assert_eq!(billing.stripe_sends(&nth_invoice_paid(1)).short(), "200 duplicate applied");
     pays(&billing, 2..=2);
+}
+
+#[test]
+fn nothing_that_is_written_or_read_meanwhile_is_lost_to_a_restore() {
+    let mut billing = paid(1..=1);
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("books.backup");
+    backs_up(&billing, &target).expect("a backup");
+    pays(&billing, 2..=2);
+    let first = beside(&billing);
+    let second = beside(&billing);
+    assert!(lock::is_served(&billing.database()).unwrap());
+    billing.stop();
+    assert!(!lock::is_served(&billing.database()).unwrap(), "a command is no server");
+    drop(first);
+    assert!(problem(restores(&target, &billing.database())).contains("another command of billingd writes to it"));
+    let alone = "INSERT INTO accounts (account_id) VALUES ('cus_new')";
+    second.execute_batch(alone).expect("it goes on");
+    drop(second);
+
+    // A reader with a snapshot keeps the log from being folded in.
+    billing.somebody_runs("PRAGMA wal_checkpoint(TRUNCATE)");
+    let reader = billing.outside();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+    billing.somebody_runs("INSERT INTO accounts (account_id) VALUES ('cus_newer')");
+    assert!(problem(restores(&target, &billing.database())).contains("is open in another program"));
+    let here = files(billing.database().parent().unwrap());
+    assert!(!here.iter().any(|name| name.contains("restore")), "{here:?}");
+    assert_eq!(rows(&reader, "SELECT account_id FROM accounts WHERE account_id LIKE 'cus_new%'"), ["cus_new"]);
+    drop(reader);
+
+    let stopped = require_stopped(&billing.database()).expect("nobody is there");
+    let refused = open::beside(&billing.database(), &binding()).map(drop);
+    assert!(problem(refused).contains("is being restored"));
+    drop(stopped);
+    let kept = restores(&target, &billing.database()).expect("a restore").kept.expect("the former database");
+    let beside_it: Vec<_> = files(kept.parent().unwrap()).into_iter().filter(|name| name.contains("before")).collect();
+    assert_eq!(beside_it, ["books.db.before-restore-20260921-141320"], "one file that needs no log");
+    let all = "SELECT count(*) FROM accounts WHERE account_id LIKE 'cus_new%'";
+    assert_eq!(rows(&open_outside(&kept), all), ["2"]);
+    drop(beside(&billing));
+    billing.restart();
+}
+
+#[test]
+fn a_damaged_database_is_restored_and_kept_as_it_was() {
+    let billing = paid(1..=1);
+    let folder = tempfile::tempdir().unwrap();
+    let (target, database) = (folder.path().join("books.backup"), folder.path().join("books.db"));
+    backs_up(&billing, &target).expect("a backup");
+    let damaged = "no database, but longer than the header of one; ".repeat(99);
+    for suffix in ["", "-wal", "-journal"] {
+        fs::write(folder.path().join(format!("books.db{suffix}")), &damaged).unwrap();
+    }
+    let kept = restores(&target, &database).expect("a restore").kept.expect("the former database");
+    assert_eq!(fs::read_to_string(kept).unwrap(), damaged);
+    assert_eq!(violations(&database), Vec::<String>::new());
+    assert_eq!(rows(&open_outside(&database), "SELECT count(*) FROM events"), ["1"], "nothing is taken from old logs");
 }
 
 #[test]
@@ -282,7 +341,7 @@ fn retention_goes_on_over_many_batches() {
 }
 
 /// A desk before which somebody else always comes.
-struct After<'a>(Connection, &'a Billing, &'static str);
+struct After<'a>(CommandConnection, &'a Billing, &'static str);
 
 impl Desk for After<'_> {
     fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
@@ -302,8 +361,7 @@ fn retention_leaves_the_payload_of_what_a_replay_has_opened_meanwhile() {
                  WHERE event_id = 'evt_1'";
     let mut desk = After(beside(&billing), &billing, opens);
     let bytes = billing.row("SELECT length(body) + length(digest) FROM event_payloads WHERE event_id = 'evt_2'");
-    let pruned =
-        prune(&billing.reader(), &mut desk, keeping(0, 0), "job:retention", NOW * 1000 + 1, &Stop::default());
+    let pruned = prune(&billing.reader(), &mut desk, keeping(0, 0), "job:retention", NOW * 1000 + 1, &Stop::default());
     let pruned = pruned.expect("a pass");
     assert_eq!((pruned.payloads, pruned.payload_bytes.to_string()), (1, bytes));
     assert_eq!(billing.rows("SELECT event_id FROM event_payloads"), ["evt_1"]);
@@ -400,9 +458,14 @@ macro_rules! clock {
 }
 
 /// A job that counts its runs; it fails on `fails`, and panics on `panics`.
-fn counting(name: &'static str, schedule: &str, runs: &Arc<AtomicUsize>, fails: &Arc<AtomicBool>) -> Job<Connection> {
+fn counting(
+    name: &'static str,
+    schedule: &str,
+    runs: &Arc<AtomicUsize>,
+    fails: &Arc<AtomicBool>,
+) -> Job<CommandConnection> {
     let (runs, fails) = (Arc::clone(runs), Arc::clone(fails));
-    Job::new(name, &Some(Schedule::parse(schedule).unwrap()), move |_: &mut Context<'_, Connection>| {
+    Job::new(name, &Some(Schedule::parse(schedule).unwrap()), move |_: &mut Context<'_, CommandConnection>| {
         runs.fetch_add(1, Ordering::SeqCst);
         assert!(name != "panics", "a bug");
         anyhow::ensure!(!fails.load(Ordering::SeqCst), "no room");
@@ -494,7 +557,7 @@ clock!(STANDING, standing_clock);
 fn a_job_never_overlaps_itself_and_ends_when_it_is_told_to() {
     let billing = spawn();
     let (began, begins) = channel();
-    let waits = Job::new("waits", &None, move |job: &mut Context<'_, Connection>| {
+    let waits = Job::new("waits", &None, move |job: &mut Context<'_, CommandConnection>| {
         began.send(()).unwrap();
         while !job.stop.is_set() {
             std::thread::park_timeout(Duration::from_millis(1));
@@ -565,6 +628,13 @@ fn what_prune_backup_and_restore_say() {
     );
     serving.child.kill().unwrap();
     serving.child.wait().unwrap();
+    let command = open::beside(&serving.path().join("billingd.db"), &binding()).unwrap();
+    check(
+        &serving.run(&["restore", "copy.backup"]),
+        1,
+        &["billingd: billingd.db: another command of billingd writes to it; wait for its end, or stop it first"],
+    );
+    drop(command);
     let ran = serving.run(&["restore", "copy.backup", "--as", "alice"]);
     let expected = "billingd.db is copy.backup now: 1 events, 2 audit rows, head HASH\n\
                     the books are whole\n\
