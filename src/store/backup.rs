@@ -7,14 +7,15 @@
 
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Read as _};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, named_params};
 use tempfile::NamedTempFile;
 
-use crate::store::StoreError;
 use crate::store::open::{self, trouble};
+use crate::store::{StoreError, migrations};
 
 /// How many steps of SQLite's virtual machine pass between two looks at whether to stop.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
@@ -22,8 +23,14 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 /// So much room must stay on the disk: a backup must not be what keeps the server from writing.
 const ROOM_BYTES_MIN: u64 = 64 << 20;
 
-/// The beginning of a database, and then two bytes of 1: one that needs no write-ahead log, as a backup.
+/// The beginning of any database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Where its header has two bytes of 1 if it needs no write-ahead log, as a backup.
+const VERSIONS: Range<usize> = 18..20;
+
+/// Where its header tells whose it is.
+const APPLICATION_ID: Range<usize> = 68..72;
 
 /// What a copy that is not finished yet is called after.
 pub const PARTIAL: &str = ".partial";
@@ -110,13 +117,16 @@ fn interruptible(connection: &Connection, is_stopped: impl Fn() -> bool + Send +
 
 /// A former backup may be replaced. Anything else may not, and no database that somebody uses.
 fn refuse_to_overwrite(target: &Path) -> Result<(), StoreError> {
-    let mut head = [0; 20];
+    let mut head = [0; APPLICATION_ID.end];
     match File::open(target).and_then(|mut file| file.read_exact(&mut head)) {
-        Ok(()) if head.starts_with(MAGIC) && head.ends_with(&[1, 1]) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Ok(()) if head.starts_with(MAGIC) => {
+        Ok(()) if head.starts_with(MAGIC) && head[VERSIONS] != [1, 1] => {
             Err(StoreError::unusable(target, "is a database in use, not a former backup; give another name"))
         }
+        Ok(()) if head.starts_with(MAGIC) && head[APPLICATION_ID] != migrations::APPLICATION_ID.to_be_bytes() => {
+            Err(StoreError::unusable(target, "is a database of something else; give another name"))
+        }
+        Ok(()) if head.starts_with(MAGIC) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Ok(()) => Err(StoreError::unusable(target, "exists, and is no former backup; give another name")),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Err(StoreError::unusable(target, "exists, and is no former backup; give another name"))

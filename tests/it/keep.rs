@@ -88,6 +88,10 @@ fn a_backup_replaces_nothing_but_a_former_backup() {
     for name in ["notes", "empty"] {
         assert!(problem(backs_up(&billing, &at(name))).contains("no former backup"), "{name}");
     }
+    open_outside(&at("app.sqlite")).execute_batch("CREATE TABLE meta (a); CREATE TABLE events (a)").unwrap();
+    let app = fs::read(at("app.sqlite")).unwrap();
+    assert!(problem(backs_up(&billing, &at("app.sqlite"))).contains("is a database of something else"));
+    assert!(fs::read(at("app.sqlite")).unwrap() == app, "somebody else's stays");
     assert!(problem(backs_up(&billing, &billing.database())).contains("is a database in use"));
     assert!(problem(backs_up(&billing, &at("no/such/folder"))).contains("cannot be written to"));
     let good = at("good");
@@ -100,7 +104,7 @@ fn a_backup_replaces_nothing_but_a_former_backup() {
     stop.set();
     assert!(problem(backup(&billing.database(), &good, &stop)).contains("cut short"));
     assert!(fs::read(&good).unwrap() == before, "a backup that is not written leaves the former one");
-    assert_eq!(files(folder.path()), ["empty", "good", "notes"]);
+    assert_eq!(files(folder.path()), ["app.sqlite", "empty", "good", "notes"]);
     billing.is_broken_on_purpose();
 }
 
@@ -249,6 +253,7 @@ fn what_is_no_backup_of_these_books_is_not_restored() {
     let before = fs::read(billing.database()).unwrap();
     assert!(changed("UPDATE balances SET balance = 7").contains("the books are violated"));
     assert!(changed("PRAGMA user_version = 99").contains("made by a newer billingd"));
+    assert!(changed("PRAGMA application_id = 0").contains("is a database of something else"));
     assert!(changed("UPDATE meta SET value = 'live' WHERE key = 'livemode'").contains("holds live mode books"));
     assert!(changed("DELETE FROM meta").contains("does not say whose books"));
     fs::write(folder.path().join("empty"), "").unwrap();
