@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod lock;
 pub mod migrations;
 pub mod open;
+pub(crate) mod partial;
 pub mod payload;
 pub mod payments;
 pub mod prices;

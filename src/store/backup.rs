@@ -5,16 +5,16 @@
 //! after 15 s). It writes each page once, in order, without the free ones, and its copy needs no write-ahead log. The
 //! writer never waits for it. What it costs: the write-ahead log cannot be reset meanwhile.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, named_params};
-use tempfile::NamedTempFile;
 
 use crate::store::open::{self, trouble};
+use crate::store::partial::{self, Partial};
 use crate::store::{StoreError, migrations};
 
 /// How many steps of SQLite's virtual machine pass between two looks at whether to stop.
@@ -32,9 +32,6 @@ const VERSIONS: Range<usize> = 18..20;
 /// Where its header tells whose it is.
 const APPLICATION_ID: Range<usize> = 68..72;
 
-/// What a copy that is not finished yet is called after.
-pub const PARTIAL: &str = ".partial";
-
 /// Writes a copy of `database`, has it checked, and puts it at `target`, all of it or nothing.
 ///
 /// # Errors
@@ -48,8 +45,7 @@ pub fn write<T>(
 ) -> Result<T, StoreError> {
     let source = open::for_reading(database)?;
     refuse_to_overwrite(target)?;
-    require_room(database, target)?;
-    let copy = create(database, target)?;
+    let copy = begin(database, open::folder_of(target))?;
     // What was stopped ends with an error of SQLite's, or is done just before it looks.
     let or_stopped = |error| if is_stopped() { cut_short(target) } else { error };
     interruptible(&source, is_stopped.clone())?;
@@ -62,7 +58,7 @@ pub fn write<T>(
     if is_stopped() {
         return Err(cut_short(target));
     }
-    copy.persist(target).map_err(|error| trouble(target, "cannot be written", &error.error))?;
+    copy.finish(target)?;
     sync(open::folder_of(target))?;
     Ok(checked)
 }
@@ -71,9 +67,8 @@ pub fn write<T>(
 ///
 /// # Errors
 /// [`StoreError::Unusable`] when there is no room.
-pub(super) fn copy(database: &Path) -> Result<NamedTempFile, StoreError> {
-    require_room(database, database)?;
-    let copy = create(database, database)?;
+pub(super) fn copy(database: &Path) -> Result<Partial, StoreError> {
+    let copy = begin(database, open::folder_of(database))?;
     vacuum_into(&open::for_reading(database)?, copy.path())?;
     Ok(copy)
 }
@@ -135,9 +130,15 @@ fn refuse_to_overwrite(target: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// An empty file that as many may read as the database. What killed ones have left behind makes room for it first.
+fn begin(database: &Path, folder: &Path) -> Result<Partial, StoreError> {
+    partial::clear(database, folder);
+    require_room(database, folder)?;
+    Partial::begin(database, folder, database.metadata().map_or(0o600, |metadata| metadata.mode() & 0o666))
+}
+
 /// The copy is at most as large as the database with its write-ahead log.
-fn require_room(database: &Path, target: &Path) -> Result<(), StoreError> {
-    let folder = open::folder_of(target);
+fn require_room(database: &Path, folder: &Path) -> Result<(), StoreError> {
     let stat = rustix::fs::statvfs(folder).map_err(|error| trouble(folder, "cannot be written to", &error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
@@ -147,18 +148,6 @@ fn require_room(database: &Path, target: &Path) -> Result<(), StoreError> {
         return Err(StoreError::unusable(folder, problem));
     }
     Ok(())
-}
-
-/// An empty file beside the target that as many may read as the database; it goes away unless it is finished.
-fn create(database: &Path, target: &Path) -> Result<NamedTempFile, StoreError> {
-    let mode = database.metadata().map_or(0o600, |metadata| metadata.mode() & 0o666);
-    let name = target.file_name().ok_or_else(|| StoreError::unusable(target, "is no name of a file"))?;
-    tempfile::Builder::new()
-        .prefix(&format!(".{}.", name.to_string_lossy()))
-        .suffix(PARTIAL)
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(open::folder_of(target))
-        .map_err(|error| trouble(open::folder_of(target), "cannot be written to", &error))
 }
 
 /// Has the disk hold what was written to a file, or which files a folder holds.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, named_params};
 
-use crate::store::{StoreError, lock, migrations};
+use crate::store::{StoreError, lock, migrations, partial};
 
 /// How long a connection waits for the write lock of another one.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,6 +73,7 @@ pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreE
     require_sqlite_version(path)?;
     refuse_network_file_system(path)?;
     let lock = lock::of_server(path)?;
+    partial::clear(path, folder_of(path));
     create(path)?;
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     migrations::require_ours(&connection, path)?;

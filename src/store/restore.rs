@@ -1,16 +1,16 @@
 //! A backup becomes the database: first a copy of it that is checked, then that copy takes the place, and the former
 //! database stays under another name.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode};
-use tempfile::NamedTempFile;
 
 use crate::store::backup::sync;
 use crate::store::open::{self, Binding, give_to_owner_of, trouble};
+use crate::store::partial::{self, Partial};
 use crate::store::{StoreError, lock, migrations};
 
 /// What lies beside a database that was not closed in order.
@@ -31,7 +31,7 @@ pub fn require_stopped(database: &Path) -> Result<Stopped, StoreError> {
 /// A copy of a backup beside the database, of this build's schema, that nobody else knows of.
 #[derive(Debug)]
 pub struct Staged {
-    file: NamedTempFile,
+    file: Partial,
     connection: Connection,
 }
 
@@ -45,13 +45,10 @@ pub fn stage(backup: &Path, database: &Path, binding: &Binding) -> Result<Staged
         return Err(StoreError::unusable(backup, problem));
     }
     let folder = open::folder_of(database);
-    let file = tempfile::Builder::new()
-        .prefix(".restore.")
-        .permissions(Permissions::from_mode(mode_at(database)))
-        .tempfile_in(folder)
-        .map_err(|error| trouble(folder, "cannot be written to", &error))?;
+    partial::clear(database, folder);
+    let file = Partial::begin(database, folder, mode_at(database))?;
     File::open(backup)
-        .and_then(|mut from| std::io::copy(&mut from, &mut file.as_file()))
+        .and_then(|mut from| std::io::copy(&mut from, &mut file.file()))
         .map_err(|error| trouble(backup, "cannot be copied", &error))?;
     let mut connection = open::alone(file.path()).map_err(|error| of_backup(error, backup))?;
     if migrations::version(&connection)? == 0 {
@@ -108,7 +105,7 @@ impl Staged {
             remove(&open::beside_path(database, suffix))?;
         }
         sync(folder)?;
-        file.persist(database).map_err(|error| trouble(database, "cannot be replaced", &error.error))?;
+        file.finish(database)?;
         sync(folder)?;
         Ok(was_there)
     }

@@ -110,7 +110,7 @@ fn a_backup_replaces_nothing_but_a_former_backup() {
 
 #[test]
 fn so_many_backups_by_the_clock_stay_and_nothing_else_goes() {
-    let billing = paid(1..=1);
+    let mut billing = paid(1..=1);
     let folder = tempfile::tempdir().unwrap();
     let shelf = Shelf { folder: folder.path().join("backups"), keep: 2 };
     let shelves = |day: i64| backup::shelve(&billing.database(), &shelf, (NOW + day * DAY) * 1000, &Stop::default());
@@ -119,13 +119,21 @@ fn so_many_backups_by_the_clock_stay_and_nothing_else_goes() {
     let others =
         ["books-by-hand.backup", "books-20260101-000000.backup.copy", "other-20260101-000000.backup", "notes.txt"];
     others.iter().for_each(|name| fs::write(shelf.folder.join(name), "").unwrap());
-    fs::write(shelf.folder.join(".books-20260101-000000.backup.xyz.partial"), "of a killed server").unwrap();
+    for name in [".books.db.xyz.partial", ".books.db.xyz.partial-copy", ".books.db.xyz.partial-copy-journal"] {
+        fs::write(shelf.folder.join(name), "of a killed server").unwrap();
+        fs::write(billing.database().with_file_name(name), "of a killed rehearsal").unwrap();
+    }
     let last = [1, 2, 3].map(|day| shelves(day).expect("a backup").path);
     assert_eq!(last[2], shelf.folder.join("books-20260924-141320.backup"));
     let mut expected = vec!["books-20260923-141320.backup", "books-20260924-141320.backup"];
     expected.extend(others);
     expected.sort_unstable();
     assert_eq!(files(&shelf.folder), expected);
+    let beside_it = billing.database().parent().unwrap().to_owned();
+    let left = || files(&beside_it).iter().any(|name| name.contains("partial"));
+    assert!(left(), "that one is in another folder");
+    billing.restart();
+    assert!(!left(), "a server clears away what lies beside its database");
 }
 
 fn restores(backup: &Path, database: &Path) -> Result<Restored, StoreError> {
