@@ -2,6 +2,9 @@
 -- Texts that come from Stripe keep Stripe's spelling; enums of our own are checked, with OR: for IN and more than two
 -- values SQLite builds a table at every insert, which doubles its cost.
 
+-- "blld": by it the file is known as ours, and so is each backup of it.
+PRAGMA application_id = 1651272804;
+
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL

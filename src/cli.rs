@@ -30,7 +30,6 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
-use rusqlite::Connection;
 
 use crate::app;
 use crate::clock;
@@ -39,7 +38,7 @@ use crate::domain::ids::EventId;
 use crate::ops::adjust;
 use crate::ops::ingest::Errand;
 use crate::stop::Stop;
-use crate::store::open;
+use crate::store::open::{self, CommandConnection};
 use crate::store::reader::Reader;
 use crate::stripe::client::Client;
 
@@ -236,7 +235,7 @@ fn reader(config: &Config) -> anyhow::Result<Reader> {
 ///
 /// # Errors
 /// Also when the running server has another catalogue: the same event must not mean two things.
-fn beside(config: &Config) -> anyhow::Result<Connection> {
+fn beside(config: &Config) -> anyhow::Result<CommandConnection> {
     let path = &config.database.path;
     let connection = open::beside(path, &app::binding(config))?;
     let held = open::meta(&connection, app::CATALOGUE_DIGEST)?;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -29,6 +30,9 @@ use crate::stop::Stop;
 use crate::store::reader::Reader;
 use crate::store::{Desk, StoreError, jobs, open};
 use crate::stripe::client::Client;
+
+/// So long it waits after a look that went wrong: the next ring may be a day away.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The job that writes a backup.
 pub const BACKUP: &str = "backup";
@@ -189,6 +193,12 @@ pub struct Context<'a, D> {
     pub stop: &'a Stop,
 }
 
+/// A run whose beginning is on disk.
+struct Begun {
+    run: i64,
+    now: UnixMillis,
+}
+
 /// Runs the lines of a table and remembers what came of them.
 pub struct Runner<D> {
     jobs: Vec<Job<D>>,
@@ -225,9 +235,12 @@ impl<D: Desk> Runner<D> {
             let Some(job) = self.jobs.get(index).filter(|_| !self.stop.is_set()) else { break };
             let Some(due) = job.schedule.as_ref().and_then(|schedule| schedule.last_due(now)) else { continue };
             let last = succeeded.get(job.name).map_or(self.since, |at| self.since.max(*at));
-            if due > last && self.seen_to.get(job.name) != Some(&due) {
-                self.seen_to.insert(job.name, due);
-                self.run(job.name)?;
+            let name = job.name;
+            if due > last && self.seen_to.get(name) != Some(&due) {
+                let begun = self.begin(name)?;
+                // Not before: a run that could not even begin is still due.
+                self.seen_to.insert(name, due);
+                self.carry_out(name, begun)?;
             }
         }
         Ok(())
@@ -237,12 +250,21 @@ impl<D: Desk> Runner<D> {
     ///
     /// # Errors
     /// As [`Self::run_due`].
-    pub fn run(&mut self, name: &str) -> Result<(), StoreError> {
+    pub fn run(&mut self, name: &'static str) -> Result<(), StoreError> {
+        let begun = self.begin(name)?;
+        self.carry_out(name, begun)
+    }
+
+    fn begin(&mut self, name: &'static str) -> Result<Begun, StoreError> {
+        let now = (self.clock)();
+        let run = self.desk.write(move |transaction| jobs::begin(transaction, name, now / 1000))?;
+        tracing::info!(job = name, "a job begins");
+        Ok(Begun { run, now })
+    }
+
+    fn carry_out(&mut self, name: &str, Begun { run, now }: Begun) -> Result<(), StoreError> {
         let Self { jobs, desk, reader, clock, stop, .. } = self;
         let Some(job) = jobs.iter().find(|job| job.name == name) else { return Ok(()) };
-        let (name, now) = (job.name, clock());
-        let run = desk.write(move |transaction| jobs::begin(transaction, name, now / 1000))?;
-        tracing::info!(job = name, "a job begins");
         let mut context = Context { desk: &mut *desk, reader, now, clock: *clock, stop };
         let outcome = catch_unwind(AssertUnwindSafe(|| (job.run)(&mut context)))
             .unwrap_or_else(|_| Err(anyhow::anyhow!("a bug: the job panicked; please report it")));
@@ -359,18 +381,20 @@ impl<D: Desk> JobsThread<D> {
             scheduler.add(tokio_cron_scheduler::Job::new(schedule.as_str(), ring)?).await?;
         }
         scheduler.start().await?;
-        self.answer(Call::Look);
-        while let Some(call) = called.recv().await {
-            if matches!(call, Call::End) {
-                break;
+        let mut looked = self.answer(Call::Look);
+        while let Some(call) = next(called, looked).await {
+            match call {
+                Call::End => break,
+                Call::Look => looked = self.answer(call),
+                Call::Run(_) => drop(self.answer(call)),
             }
-            self.answer(call);
         }
         Ok(scheduler.shutdown().await?)
     }
 
-    /// Blocks the thread, and with it the bell; what rings meanwhile is one look afterwards.
-    fn answer(&mut self, call: Call) {
+    /// Blocks the thread, and with it the bell; what rings meanwhile is one look afterwards. False: the database did not
+    /// take it.
+    fn answer(&mut self, call: Call) -> bool {
         let done = match call {
             Call::Look => self.runner.run_due(),
             Call::Run(job) if !self.runner.stop.is_set() => {
@@ -380,8 +404,17 @@ impl<D: Desk> JobsThread<D> {
             }
             Call::Run(_) | Call::End => Ok(()),
         };
-        if let Err(error) = done {
-            tracing::error!(%error, "the database does not take the runs of jobs; they are tried again when they are due");
+        if let Err(error) = &done {
+            tracing::error!(%error, "the database does not take the runs of jobs; what is due is tried again in a minute");
         }
+        done.is_ok()
     }
+}
+
+/// The next call; after a look that went wrong, another one if nobody calls for a while.
+async fn next(called: &mut UnboundedReceiver<Call>, looked: bool) -> Option<Call> {
+    if looked {
+        return called.recv().await;
+    }
+    tokio::time::timeout(LOOK_AGAIN, called.recv()).await.unwrap_or(Some(Call::Look))
 }

@@ -114,7 +114,7 @@ pub fn dismiss(event: &Event, facts: &Facts) -> Vec<Effect> {
 #[must_use]
 pub fn arrivals_of_dismissal(kind: &str, object_id: Option<&str>, effects: &[Effect]) -> Vec<Need> {
     let mut arrivals = Vec::new();
-    if kind.starts_with("invoice.") {
+    if kind.strip_prefix("v1.").unwrap_or(kind).starts_with("invoice.") {
         let id = object_id.and_then(|id| InvoiceId::parse(id).ok());
         arrivals.extend(id.map(|id| Need::Grant(Fact::invoice(&id))));
     }

@@ -3,6 +3,7 @@
 //! Stripe promises no prefix and no length but "up to 255 characters"; merchants choose some ids themselves.
 //! Ids are case-sensitive, and nothing is ever concluded from their text.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The longest id that Stripe documents, in bytes.
@@ -88,6 +89,15 @@ id! {
     DisputeId: ID_BYTES_MAX;
     /// A credit note, `cn_…`.
     CreditNoteId: ID_BYTES_MAX;
+}
+
+impl EventId {
+    /// These ids in their order, each once.
+    #[must_use]
+    pub fn each_once(ids: &[Self]) -> Vec<Self> {
+        let mut seen = BTreeSet::new();
+        ids.iter().filter(|id| seen.insert(*id)).cloned().collect()
+    }
 }
 
 #[cfg(test)]

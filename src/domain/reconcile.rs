@@ -113,11 +113,10 @@ impl Kind {
                 )
             }
             Self::DuplicateGrant => "billingd repair duplicates".into(),
-            Self::SubscriptionTier | Self::SubscriptionState | Self::SubscriptionMissingHere => {
+            Self::SubscriptionTier | Self::SubscriptionState | Self::SubscriptionMissingHere | Self::UnlistedPrice => {
                 format!("billingd repair subscription {subject}")
             }
             Self::SubscriptionMissingAtStripe => "billingd findings acknowledge ID --reason TEXT".into(),
-            Self::UnlistedPrice => format!("add a [[price]], restart, then billingd repair subscription {subject}"),
             Self::EventsBeyondReach => "billingd events import FILE".into(),
             Self::Silence | Self::EndpointDisabled => "billingd doctor".into(),
             Self::BooksBroken => "billingd verify".into(),

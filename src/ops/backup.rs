@@ -79,12 +79,9 @@ pub fn shelve(database: &Path, shelf: &Shelf, now: UnixMillis, stop: &Stop) -> R
     };
     fs::DirBuilder::new().recursive(true).mode(0o750).create(&shelf.folder).map_err(trouble)?;
     let base = database.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    for left_over in ours(&shelf.folder, &base, backup::PARTIAL).map_err(trouble)? {
-        fs::remove_file(left_over).map_err(trouble)?;
-    }
     let target = shelf.folder.join(format!("{base}-{}{SUFFIX}", stamp(now)));
     let backed_up = backup(database, &target, stop)?;
-    let mut held = ours(&shelf.folder, &base, SUFFIX).map_err(trouble)?;
+    let mut held = ours(&shelf.folder, &base).map_err(trouble)?;
     held.sort();
     for old in held.iter().take(held.len().saturating_sub(shelf.keep)) {
         fs::remove_file(old).map_err(trouble)?;
@@ -99,16 +96,15 @@ pub(super) fn stamp(now: UnixMillis) -> String {
     Timestamp::from_millisecond(now).map_or_else(|_| now.to_string(), |time| time.strftime("%Y%m%d-%H%M%S").to_string())
 }
 
-/// The files of a folder that are backups of this database, or beginnings of such.
-fn ours(folder: &Path, base: &str, suffix: &str) -> std::io::Result<Vec<PathBuf>> {
+/// The files of a folder that are backups of this database.
+fn ours(folder: &Path, base: &str) -> std::io::Result<Vec<PathBuf>> {
     let is_stamp = |text: &str| {
         text.len() == 15
             && text.bytes().enumerate().all(|(at, byte)| if at == 8 { byte == b'-' } else { byte.is_ascii_digit() })
     };
     let is_ours = |name: &str| {
-        let name = name.strip_prefix('.').unwrap_or(name);
-        let rest = name.strip_suffix(suffix).and_then(|name| name.strip_prefix(base)?.strip_prefix('-'));
-        rest.and_then(|rest| rest.split('.').next()).is_some_and(is_stamp)
+        let rest = name.strip_suffix(SUFFIX).and_then(|name| name.strip_prefix(base)?.strip_prefix('-'));
+        rest.is_some_and(is_stamp)
     };
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

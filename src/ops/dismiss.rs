@@ -57,7 +57,7 @@ pub fn dismiss(
     if reason.is_empty() {
         return Err(DismissError::NoReason);
     }
-    let (ids, reason, to_run) = (ids.to_vec(), reason.to_owned(), errand.clone());
+    let (ids, reason, to_run) = (EventId::each_once(ids), reason.to_owned(), errand.clone());
     let dismissed = desk.write(move |transaction| {
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {

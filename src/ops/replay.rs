@@ -30,8 +30,6 @@ pub const BATCH: usize = 64;
 pub struct How {
     /// Events that a person has dismissed run again, too.
     pub dismissed: bool,
-    /// Take everything back, and only show it.
-    pub dry_run: bool,
 }
 
 /// What will run.
@@ -154,41 +152,82 @@ pub fn without_payload(connection: &Connection, ids: &[EventId], how: How) -> Re
     Ok(without)
 }
 
-/// Gets the payload of an event back from Stripe; whether Stripe still has it.
-///
-/// # Errors
-/// When Stripe does not answer, or answers with something else; when it cannot be kept.
-pub fn fetch_again(api: &dyn Api, desk: &mut impl Desk, id: &EventId) -> Result<bool, NotFetched> {
-    let Asked::Told(body) = ask::event(api, id)? else { return Ok(false) };
-    if !wire::read(body.as_bytes(), "").is_ok_and(|event| event.id == *id) {
-        return Err(NotFetched::Other(id.clone()));
-    }
-    let (payload, id) = (Payload::pack(body.as_bytes())?, id.clone());
-    desk.write(move |transaction| payload::insert(transaction, &id, &payload))?;
-    Ok(true)
+/// A payload that Stripe told again, and of which event.
+pub type Fetched = (EventId, Payload);
+
+/// Gets payloads back from Stripe that retention has deleted, for as long as Stripe answers.
+pub struct Fetcher<A> {
+    /// `None`: there is nobody to ask, or it makes no sense any more.
+    api: Option<A>,
 }
 
-/// Why a payload could not be fetched again.
+impl<A: Api> Fetcher<A> {
+    /// Nobody has been asked yet.
+    pub fn new(api: Option<A>) -> Self {
+        Self { api }
+    }
+
+    /// The payloads of those of some events that Stripe still has, and why others could not be had.
+    pub fn fetch(&mut self, ids: &[EventId]) -> (Vec<Fetched>, Vec<NotFetched>) {
+        let (mut fetched, mut problems) = (Vec::new(), Vec::new());
+        for id in ids {
+            let Some(api) = &self.api else { break };
+            match fetch(api, id) {
+                Ok(payload) => fetched.extend(payload.map(|payload| (id.clone(), payload))),
+                Err(problem) => {
+                    if !problem.why.is_of_one() {
+                        self.api = None;
+                    }
+                    problems.push(problem);
+                }
+            }
+        }
+        (fetched, problems)
+    }
+}
+
+fn fetch(api: &dyn Api, id: &EventId) -> Result<Option<Payload>, NotFetched> {
+    let failed = |why| NotFetched { id: id.clone(), why };
+    let Asked::Told(body) = ask::event(api, id).map_err(|error| failed(Why::NoAnswer(error)))? else {
+        return Ok(None);
+    };
+    if !wire::read(body.as_bytes(), "").is_ok_and(|event| event.id == *id) {
+        return Err(failed(Why::Other));
+    }
+    Payload::pack(body.as_bytes()).map(Some).map_err(|error| failed(Why::Store(error)))
+}
+
+/// A payload could not be fetched again.
 #[derive(Debug, Error)]
-pub enum NotFetched {
-    /// Stripe does not answer.
+#[error("{id}: its payload is not fetched again: {why}{}", if why.is_of_one() { "" } else { "; no other is asked for" })]
+pub struct NotFetched {
+    id: EventId,
+    why: Why,
+}
+
+#[derive(Debug, Error)]
+enum Why {
     #[error("{0}")]
     NoAnswer(NoAnswer),
-    /// It is not what was asked for.
-    #[error("Stripe told another event than {0}; check stripe.api_base")]
-    Other(EventId),
-    /// The database did not take it.
+    #[error("Stripe told another event; check stripe.api_base")]
+    Other,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl From<NoAnswer> for NotFetched {
-    fn from(error: NoAnswer) -> Self {
-        Self::NoAnswer(error)
+impl Why {
+    /// It is about the event, and tells nothing of the next one.
+    fn is_of_one(&self) -> bool {
+        match self {
+            Self::NoAnswer(NoAnswer::Api(error)) => error.is_final(),
+            Self::NoAnswer(NoAnswer::Unreadable { .. }) | Self::Store(_) => true,
+            Self::Other => false,
+        }
     }
 }
 
-/// Runs some events again, in one transaction.
+/// Runs some events again, in one transaction, with the payloads that were fetched for them: retention never sees one
+/// that has come back and has not run yet.
 ///
 /// # Errors
 /// Trouble with disk, memory or locks; then none of them has run.
@@ -196,18 +235,16 @@ pub fn replay(
     desk: &mut impl Desk,
     errand: &Errand,
     ids: &[EventId],
+    fetched: Vec<Fetched>,
     how: How,
     now: UnixMillis,
 ) -> Result<Vec<Replayed>, StoreError> {
     let (errand, ids) = (errand.clone(), ids.to_vec());
     desk.write(move |transaction| {
-        if !how.dry_run {
-            return ids.iter().map(|id| replay_one(transaction, &errand, id, how, now)).collect();
+        for (id, payload) in &fetched {
+            payload::insert(transaction, id, payload)?;
         }
-        savepoint::begin(transaction)?;
-        let replayed = ids.iter().map(|id| replay_one(transaction, &errand, id, how, now)).collect();
-        savepoint::take_back(transaction)?;
-        replayed
+        ids.iter().map(|id| replay_one(transaction, &errand, id, how, now)).collect()
     })
 }
 

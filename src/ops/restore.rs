@@ -37,11 +37,11 @@ struct Detail<'a> {
     audit_head: &'a str,
 }
 
-/// Restores a backup while no server runs. All proofs are made on the very file that becomes the database, before it
+/// Restores a backup while nobody else has the database open. All proofs are made on the very file that becomes the database, before it
 /// does; the audit log tells who restored what.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] when a server runs, or the backup is not whole, not ours, or of a newer schema. The
+/// [`StoreError::Unusable`] when somebody has it open, or the backup is not whole, not ours, or of a newer schema. The
 /// database is as it was then.
 pub fn restore(
     backup: &Path,

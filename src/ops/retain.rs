@@ -99,9 +99,10 @@ fn prune_payloads(
             if stop.is_set() {
                 break;
             }
-            let events: Vec<String> = batch.iter().map(|(event, _)| event.clone()).collect();
-            pruned.payloads += desk.write(move |transaction| retention::delete_payloads(transaction, &events))?;
-            pruned.payload_bytes += batch.iter().map(|(_, bytes)| bytes).sum::<i64>();
+            let batch = batch.to_vec();
+            let (payloads, bytes) = desk.write(move |transaction| retention::delete_payloads(transaction, &batch))?;
+            pruned.payloads += payloads;
+            pruned.payload_bytes += bytes;
         }
         after = found.next;
     }

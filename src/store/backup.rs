@@ -5,15 +5,17 @@
 //! after 15 s). It writes each page once, in order, without the free ones, and its copy needs no write-ahead log. The
 //! writer never waits for it. What it costs: the write-ahead log cannot be reset meanwhile.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, named_params};
-use tempfile::NamedTempFile;
 
-use crate::store::{StoreError, open};
+use crate::store::open::{self, trouble};
+use crate::store::partial::{self, Partial};
+use crate::store::{StoreError, migrations};
 
 /// How many steps of SQLite's virtual machine pass between two looks at whether to stop.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
@@ -21,11 +23,14 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 /// So much room must stay on the disk: a backup must not be what keeps the server from writing.
 const ROOM_BYTES_MIN: u64 = 64 << 20;
 
-/// The beginning of a database, and then two bytes of 1: one that needs no write-ahead log, as a backup.
+/// The beginning of any database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// What a copy that is not finished yet is called after.
-pub const PARTIAL: &str = ".partial";
+/// Where its header has two bytes of 1 if it needs no write-ahead log, as a backup.
+const VERSIONS: Range<usize> = 18..20;
+
+/// Where its header tells whose it is.
+const APPLICATION_ID: Range<usize> = 68..72;
 
 /// Writes a copy of `database`, has it checked, and puts it at `target`, all of it or nothing.
 ///
@@ -40,8 +45,7 @@ pub fn write<T>(
 ) -> Result<T, StoreError> {
     let source = open::for_reading(database)?;
     refuse_to_overwrite(target)?;
-    require_room(database, target)?;
-    let copy = create(database, target)?;
+    let copy = begin(database, open::folder_of(target))?;
     // What was stopped ends with an error of SQLite's, or is done just before it looks.
     let or_stopped = |error| if is_stopped() { cut_short(target) } else { error };
     interruptible(&source, is_stopped.clone())?;
@@ -54,7 +58,7 @@ pub fn write<T>(
     if is_stopped() {
         return Err(cut_short(target));
     }
-    copy.persist(target).map_err(|error| trouble(target, "cannot be written", &error.error))?;
+    copy.finish(target)?;
     sync(open::folder_of(target))?;
     Ok(checked)
 }
@@ -63,9 +67,8 @@ pub fn write<T>(
 ///
 /// # Errors
 /// [`StoreError::Unusable`] when there is no room.
-pub(super) fn copy(database: &Path) -> Result<NamedTempFile, StoreError> {
-    require_room(database, database)?;
-    let copy = create(database, database)?;
+pub(super) fn copy(database: &Path) -> Result<Partial, StoreError> {
+    let copy = begin(database, open::folder_of(database))?;
     vacuum_into(&open::for_reading(database)?, copy.path())?;
     Ok(copy)
 }
@@ -109,13 +112,16 @@ fn interruptible(connection: &Connection, is_stopped: impl Fn() -> bool + Send +
 
 /// A former backup may be replaced. Anything else may not, and no database that somebody uses.
 fn refuse_to_overwrite(target: &Path) -> Result<(), StoreError> {
-    let mut head = [0; 20];
+    let mut head = [0; APPLICATION_ID.end];
     match File::open(target).and_then(|mut file| file.read_exact(&mut head)) {
-        Ok(()) if head.starts_with(MAGIC) && head.ends_with(&[1, 1]) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Ok(()) if head.starts_with(MAGIC) => {
+        Ok(()) if head.starts_with(MAGIC) && head[VERSIONS] != [1, 1] => {
             Err(StoreError::unusable(target, "is a database in use, not a former backup; give another name"))
         }
+        Ok(()) if head.starts_with(MAGIC) && head[APPLICATION_ID] != migrations::APPLICATION_ID.to_be_bytes() => {
+            Err(StoreError::unusable(target, "is a database of something else; give another name"))
+        }
+        Ok(()) if head.starts_with(MAGIC) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Ok(()) => Err(StoreError::unusable(target, "exists, and is no former backup; give another name")),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Err(StoreError::unusable(target, "exists, and is no former backup; give another name"))
@@ -124,9 +130,15 @@ fn refuse_to_overwrite(target: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// An empty file that as many may read as the database. What killed ones have left behind makes room for it first.
+fn begin(database: &Path, folder: &Path) -> Result<Partial, StoreError> {
+    partial::clear(database, folder);
+    require_room(database, folder)?;
+    Partial::begin(database, folder, database.metadata().map_or(0o600, |metadata| metadata.mode() & 0o666))
+}
+
 /// The copy is at most as large as the database with its write-ahead log.
-fn require_room(database: &Path, target: &Path) -> Result<(), StoreError> {
-    let folder = open::folder_of(target);
+fn require_room(database: &Path, folder: &Path) -> Result<(), StoreError> {
     let stat = rustix::fs::statvfs(folder).map_err(|error| trouble(folder, "cannot be written to", &error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
@@ -138,25 +150,9 @@ fn require_room(database: &Path, target: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// An empty file beside the target that as many may read as the database; it goes away unless it is finished.
-fn create(database: &Path, target: &Path) -> Result<NamedTempFile, StoreError> {
-    let mode = database.metadata().map_or(0o600, |metadata| metadata.mode() & 0o666);
-    let name = target.file_name().ok_or_else(|| StoreError::unusable(target, "is no name of a file"))?;
-    tempfile::Builder::new()
-        .prefix(&format!(".{}.", name.to_string_lossy()))
-        .suffix(PARTIAL)
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(open::folder_of(target))
-        .map_err(|error| trouble(open::folder_of(target), "cannot be written to", &error))
-}
-
 /// Has the disk hold what was written to a file, or which files a folder holds.
 pub(super) fn sync(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|file| file.sync_all())
         .map_err(|error| trouble(path, "cannot be flushed to disk", &error))
-}
-
-pub(super) fn trouble(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
-    StoreError::unusable(path, format!("{what}: {error}"))
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::store::StoreError;
+use crate::store::open::CommandConnection;
 
 /// Beside a running server, who asks again at once has the lock most of the time: so a connection rests after each
 /// transaction, for so many times as long as that one held the lock.
@@ -54,6 +55,16 @@ pub fn in_turn<T, E: From<StoreError>>(
     transaction.commit().map_err(StoreError::from)?;
     std::thread::sleep((began.elapsed() * REST).min(REST_MAX));
     Ok(done)
+}
+
+impl Desk for CommandConnection {
+    fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        in_turn(self, work)
+    }
 }
 
 /// One transaction on a connection.

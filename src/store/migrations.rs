@@ -9,6 +9,9 @@ use crate::store::{StoreError, backup};
 
 const STEPS: &[&str] = &[include_str!("../../migrations/0001_books.sql")];
 
+/// What the first step writes into the header of the file, so that it can be told from those of other programs.
+pub(super) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"blld");
+
 /// The schema that this build writes.
 #[must_use]
 pub fn newest() -> i64 {
@@ -114,14 +117,14 @@ pub(crate) fn has_written(sql: &str) -> bool {
 /// Other programs number their schemas, too. Tools, such as Litestream, may have put tables of their own (`_…`) into
 /// the file first.
 fn refuse_foreign(connection: &Connection, version: i64, path: &Path) -> Result<(), StoreError> {
-    let (tables, ours): (i64, i64) = connection.query_row(
-        r"SELECT count(*) AS tables, count(*) FILTER (WHERE name IN ('meta', 'events')) AS ours FROM sqlite_schema
+    let (id, tables): (i32, i64) = connection.query_row(
+        r"SELECT (SELECT application_id FROM pragma_application_id) AS id, count(*) AS tables FROM sqlite_schema
           WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name NOT LIKE '\_%' ESCAPE '\'",
         [],
-        |row| Ok((row.get("tables")?, row.get("ours")?)),
+        |row| Ok((row.get("id")?, row.get("tables")?)),
     )?;
-    let is_foreign = if version == 0 { tables > 0 } else { ours < 2 };
-    if is_foreign {
+    let is_new = version == 0 && id == 0 && tables == 0;
+    if !is_new && (version == 0 || id != APPLICATION_ID) {
         return Err(StoreError::unusable(path, "is a database of something else; give [database] path another name"));
     }
     Ok(())

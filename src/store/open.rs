@@ -1,13 +1,14 @@
 //! How a database is opened: the pragmas that the promises rest on, and the checks that come before the first write.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{File, OpenOptions};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, named_params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, named_params};
 
-use crate::store::{StoreError, migrations};
+use crate::store::{StoreError, lock, migrations, partial};
 
 /// How often a connection asks for the write lock of another one before it gives up, which takes a little over 5 s.
 ///
@@ -48,6 +49,27 @@ impl ServerConnection {
     }
 }
 
+/// The write connection of a command. Nothing is restored for as long as it lives.
+#[derive(Debug)]
+pub struct CommandConnection {
+    connection: Connection,
+    _lock: File,
+}
+
+impl Deref for CommandConnection {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl DerefMut for CommandConnection {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
 /// Opens the database of a server: creates it if need be, migrates it, binds it to its mode and account.
 ///
 /// # Errors
@@ -56,7 +78,8 @@ impl ServerConnection {
 pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreError> {
     require_sqlite_version(path)?;
     refuse_network_file_system(path)?;
-    let lock = lock_for_server(path)?;
+    let lock = lock::of_server(path)?;
+    partial::clear(path, folder_of(path));
     create(path)?;
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     migrations::require_ours(&connection, path)?;
@@ -71,16 +94,17 @@ pub fn server(path: &Path, binding: &Binding) -> Result<ServerConnection, StoreE
 /// Opens a write connection for a command, which may run beside a server.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] when there is no database, its schema is another one, or it is bound to another mode or
-/// account.
-pub fn beside(path: &Path, binding: &Binding) -> Result<Connection, StoreError> {
+/// [`StoreError::Unusable`] when there is no database, its schema is another one, it is bound to another mode or
+/// account, or it is being restored.
+pub fn beside(path: &Path, binding: &Binding) -> Result<CommandConnection, StoreError> {
     require_exists(path)?;
     refuse_network_file_system(path)?;
+    let lock = lock::of_command(path)?;
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     migrations::require_newest(&connection, path)?;
     prepare_for_writing(&connection, path)?;
     bind(&mut connection, path, binding)?;
-    Ok(connection)
+    Ok(CommandConnection { connection, _lock: lock })
 }
 
 /// How a connection that only reads is opened.
@@ -107,11 +131,18 @@ pub(crate) fn alone(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Brings what the write-ahead log of a database holds into its file, as far as nobody reads what it overwrites.
+/// Brings all that the write-ahead log of a database holds into its file, and removes the log. Only who is alone can.
 pub(crate) fn fold(path: &Path) -> Result<(), StoreError> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-    Ok(())
+    match connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0)) {
+        Ok(mode) if mode == "delete" => Ok(()),
+        Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => Err(error.into()),
+        Ok(_) | Err(_) => {
+            let problem = "is open in another program, even if only to read; end that (`fuser` with this path names \
+                           it), and try again";
+            Err(StoreError::unusable(path, problem))
+        }
+    }
 }
 
 /// Opens a copy that nobody else knows, and that need not survive anything.
@@ -200,46 +231,27 @@ fn create(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Locks beside the database, not in it, so that SQLite's own locks stay free for commands.
-pub(crate) fn lock_for_server(path: &Path) -> Result<File, StoreError> {
-    let lock_path = beside_path(path, ".lock");
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o640)
-        .open(&lock_path)
-        .map_err(|error| StoreError::unusable(&lock_path, format!("cannot be opened: {error}")))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => {
-            Err(StoreError::unusable(path, "another billingd serves this database; stop it first"))
-        }
-        Err(TryLockError::Error(error)) => Err(StoreError::unusable(&lock_path, format!("cannot be locked: {error}"))),
-    }
-}
-
-/// Whether a server runs on this database now.
-///
-/// # Errors
-/// [`StoreError::Unusable`] when its lock cannot be looked at.
-pub fn is_served(path: &Path) -> Result<bool, StoreError> {
-    let lock_path = beside_path(path, ".lock");
-    let trouble = |error| StoreError::unusable(&lock_path, format!("cannot be looked at: {error}"));
-    match File::open(&lock_path).map(|lock| lock.try_lock_shared()) {
-        Ok(Ok(())) => Ok(false),
-        Ok(Err(TryLockError::WouldBlock)) => Ok(true),
-        Ok(Err(TryLockError::Error(error))) => Err(trouble(error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(trouble(error)),
-    }
-}
-
 /// A file beside another one, with the same name and more.
 pub(crate) fn beside_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// Whoever makes a file beside a database, often root: the service must be able to use it.
+pub(super) fn give_to_owner_of(database: &Path, file: &Path) -> Result<(), StoreError> {
+    let whose = if database.exists() { database } else { folder_of(database) };
+    let owner = whose.metadata().map_err(|error| trouble(whose, "cannot be looked at", &error))?;
+    let own = file.metadata().map_err(|error| trouble(file, "cannot be looked at", &error))?;
+    if (owner.uid(), owner.gid()) == (own.uid(), own.gid()) {
+        return Ok(());
+    }
+    chown(file, Some(owner.uid()), Some(owner.gid()))
+        .map_err(|error| trouble(file, "cannot be given to its owner; run this as root, or as that user", &error))
+}
+
+pub(super) fn trouble(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
+    StoreError::unusable(path, format!("{what}: {error}"))
 }
 
 /// The folder that a file lies in.

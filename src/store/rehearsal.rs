@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use tempfile::NamedTempFile;
 
+use crate::store::partial::Partial;
 use crate::store::{StoreError, backup, open};
 
 /// The copy; it is gone when this is dropped.
 #[derive(Debug)]
 pub struct Rehearsal {
     connection: Connection,
-    _copy: NamedTempFile,
+    _copy: Partial,
 }
 
 impl Rehearsal {

@@ -1,39 +1,37 @@
 //! A backup becomes the database: first a copy of it that is checked, then that copy takes the place, and the former
 //! database stays under another name.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rusqlite::Connection;
-use tempfile::NamedTempFile;
+use rusqlite::{Connection, ErrorCode};
 
-use crate::store::backup::{sync, trouble};
-use crate::store::open::{self, Binding};
-use crate::store::{StoreError, migrations};
+use crate::store::backup::sync;
+use crate::store::open::{self, Binding, give_to_owner_of, trouble};
+use crate::store::partial::{self, Partial};
+use crate::store::{StoreError, lock, migrations};
 
-/// The side files of a database in WAL mode.
-const SIDE_FILES: [&str; 2] = ["-wal", "-shm"];
+/// What lies beside a database that was not closed in order.
+const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// No server runs, and none starts, for as long as this lives.
+/// Neither a server nor a command that writes is at work, and none begins, for as long as this lives.
 #[derive(Debug)]
-pub struct Stopped(#[expect(dead_code, reason = "holds the lock")] File);
+pub struct Stopped(#[expect(dead_code, reason = "holds the locks")] [File; 2]);
 
-/// Makes sure that no server uses the database.
+/// Makes sure that no server and no command writes to the database.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] when one does.
+/// [`StoreError::Unusable`] when one may.
 pub fn require_stopped(database: &Path) -> Result<Stopped, StoreError> {
-    let lock = open::lock_for_server(database)?;
-    give_to_owner_of(database, &open::beside_path(database, ".lock"))?;
-    Ok(Stopped(lock))
+    Ok(Stopped([lock::of_server(database)?, lock::against_commands(database)?]))
 }
 
 /// A copy of a backup beside the database, of this build's schema, that nobody else knows of.
 #[derive(Debug)]
 pub struct Staged {
-    file: NamedTempFile,
+    file: Partial,
     connection: Connection,
 }
 
@@ -47,13 +45,10 @@ pub fn stage(backup: &Path, database: &Path, binding: &Binding) -> Result<Staged
         return Err(StoreError::unusable(backup, problem));
     }
     let folder = open::folder_of(database);
-    let file = tempfile::Builder::new()
-        .prefix(".restore.")
-        .permissions(Permissions::from_mode(mode_at(database)))
-        .tempfile_in(folder)
-        .map_err(|error| trouble(folder, "cannot be written to", &error))?;
+    partial::clear(database, folder);
+    let file = Partial::begin(database, folder, mode_at(database))?;
     File::open(backup)
-        .and_then(|mut from| std::io::copy(&mut from, &mut file.as_file()))
+        .and_then(|mut from| std::io::copy(&mut from, &mut file.file()))
         .map_err(|error| trouble(backup, "cannot be copied", &error))?;
     let mut connection = open::alone(file.path()).map_err(|error| of_backup(error, backup))?;
     if migrations::version(&connection)? == 0 {
@@ -86,10 +81,11 @@ impl Staged {
 
     /// Puts the copy in place. What was there is `aside` then, with its side files; true if there was something.
     ///
-    /// Whenever this is cut off, the database is either the former one or the copy.
+    /// Whenever this is cut off, the database is either the former one, whole in its one file, or the copy. Only one
+    /// that was damaged before may be without its log then; `aside` has it.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] when the files cannot be moved.
+    /// [`StoreError::Unusable`] when another program has the database open, or the files cannot be moved.
     pub fn put_in_place(self, database: &Path, aside: &Path) -> Result<bool, StoreError> {
         let Self { file, connection } = self;
         drop(connection);
@@ -98,21 +94,38 @@ impl Staged {
         sync(file.path())?;
         let was_there = database.exists();
         if was_there {
-            // What the log still holds must not hang on a file that is removed below. A damaged one stays as it is.
-            if let Err(error) = open::fold(database) {
-                tracing::warn!(%error, "the former database cannot be opened; it is kept as it is");
-            }
+            fold(database)?;
             keep(database, aside)?;
-            keep(&open::beside_path(database, "-wal"), &open::beside_path(aside, "-wal"))?;
+            for suffix in SIDE_FILES {
+                keep(&open::beside_path(database, suffix), &open::beside_path(aside, suffix))?;
+            }
             sync(folder)?;
         }
         for suffix in SIDE_FILES {
             remove(&open::beside_path(database, suffix))?;
         }
         sync(folder)?;
-        file.persist(database).map_err(|error| trouble(database, "cannot be replaced", &error.error))?;
+        file.finish(database)?;
         sync(folder)?;
         Ok(was_there)
+    }
+}
+
+/// What the log still holds must not hang on a file that is removed later. A damaged database stays as it is.
+fn fold(database: &Path) -> Result<(), StoreError> {
+    match open::fold(database) {
+        Err(StoreError::Sql(error))
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)) =>
+        {
+            tracing::warn!(%error, "the former database is damaged; it is kept as it is");
+            Ok(())
+        }
+        Err(StoreError::Sql(error)) => {
+            let problem =
+                format!("cannot be closed ({error}); move it and its -wal file elsewhere, then restore again");
+            Err(StoreError::unusable(database, problem))
+        }
+        folded => folded,
     }
 }
 
@@ -131,16 +144,4 @@ fn remove(file: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(trouble(file, "cannot be removed", &error)),
         _ => Ok(()),
     }
-}
-
-/// Whoever restores, usually root, the service must be able to write it.
-fn give_to_owner_of(database: &Path, file: &Path) -> Result<(), StoreError> {
-    let whose = if database.exists() { database } else { open::folder_of(database) };
-    let owner = whose.metadata().map_err(|error| trouble(whose, "cannot be looked at", &error))?;
-    let own = file.metadata().map_err(|error| trouble(file, "cannot be looked at", &error))?;
-    if (owner.uid(), owner.gid()) == (own.uid(), own.gid()) {
-        return Ok(());
-    }
-    chown(file, Some(owner.uid()), Some(owner.gid()))
-        .map_err(|error| trouble(database, "cannot be given to its owner; restore as root, or as that user", &error))
 }

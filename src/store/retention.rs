@@ -46,13 +46,20 @@ pub fn payloads(
     Ok(found)
 }
 
-/// Deletes the payloads of these events; returns how many there were. The events stay.
+/// Deletes the payloads of those of these events that are still completed; returns how many there were, and their
+/// bytes. The events stay.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn delete_payloads(connection: &Connection, events: &[String]) -> Result<usize, StoreError> {
-    let mut statement = connection.prepare_cached("DELETE FROM event_payloads WHERE event_id = :event")?;
-    events.iter().try_fold(0, |sum, event| Ok(sum + statement.execute(named_params! { ":event": event })?))
+pub fn delete_payloads(connection: &Connection, payloads: &[(String, i64)]) -> Result<(usize, i64), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "DELETE FROM event_payloads WHERE event_id = :event
+           AND EXISTS (SELECT 1 FROM events WHERE event_id = :event AND status = 'completed')",
+    )?;
+    payloads.iter().try_fold((0, 0), |(count, sum), (event, bytes)| {
+        let deleted = statement.execute(named_params! { ":event": event })?;
+        Ok((count + deleted, if deleted > 0 { sum + bytes } else { sum }))
+    })
 }
 
 /// A key of ignored events in the order of their arrival.

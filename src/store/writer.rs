@@ -98,7 +98,7 @@ struct Posted<B: Batch> {
     answer: oneshot::Sender<Result<B::Answer, NotDone>>,
 }
 
-/// A transaction of somebody else; it tells its sender by itself how it went.
+/// A transaction of somebody else; it tells its sender, and the health, by itself how it went.
 type Task = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A handle to the writer thread. The thread ends when all handles are gone, or when it is told to stop.
@@ -172,9 +172,18 @@ impl<B: Batch> Desk for Writer<B> {
         W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (answer, told) = sync_channel(1);
+        let health = self.health.clone();
         let task: Task = Box::new(move |connection| {
+            let changes = connection.total_changes();
+            let done = desk::transact(connection, work);
+            match &done {
+                Ok(_) if connection.total_changes() != changes => health.beat(None),
+                Err(error) if error.is_environmental() => health.beat(Some(error.to_string())),
+                // It proves nothing about the disk: what writes nothing also commits on a full one.
+                Ok(_) | Err(_) => health.moves(),
+            }
             // A sender that went away leaves nothing undone.
-            drop(answer.send(desk::transact(connection, work)));
+            drop(answer.send(done));
         });
         self.queue.send(Message::Task(task)).map_err(|_| StoreError::Stopped)?;
         told.recv().unwrap_or(Err(StoreError::Stopped))
@@ -215,9 +224,14 @@ impl Health {
     }
 
     fn beat(&self, trouble: Option<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble = trouble;
+        self.moves();
+    }
+
+    /// The writer moves; whether the database takes writes is as it was.
+    fn moves(&self) {
         let mut beat = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         beat.at = Instant::now();
-        beat.trouble = trouble;
         if beat.told.elapsed() >= HEARTBEAT {
             beat.told = beat.at;
             (beat.on_beat)();
@@ -310,7 +324,7 @@ impl<B: Batch> WriterThread<B> {
                 tracing::error!("a task of the server panicked; nothing of it is stored");
             }
             self.batch.look_around();
-            self.health.beat(None);
+            self.health.moves();
         }
         then
     }
@@ -466,5 +480,40 @@ mod tests {
         assert_eq!(held.expect("a read"), (Some("there".to_owned()), None));
         drop(writer);
         thread.join().expect("the writer");
+    }
+
+    #[test]
+    fn a_task_ends_the_trouble_of_the_batches_only_if_it_wrote() {
+        let (_folder, server) = connection();
+        let (queue, queued) = sync_channel(1);
+        let health = Health::new(|| ());
+        let mut writer = Writer::<Numbers> { queue, health: health.clone() };
+        let limits = Limits::default();
+        let mut thread =
+            WriterThread { server, batch: Numbers, limits, clock: || 0, health: health.clone(), seen: None };
+        let mut after = |trouble: Option<&str>, work: fn(&Transaction<'_>) -> Result<(), StoreError>| {
+            health.beat(trouble.map(str::to_owned));
+            std::thread::scope(|scope| {
+                let sender = scope.spawn(|| writer.write(work));
+                thread.take(vec![queued.recv().expect("a task")]);
+                drop(sender.join().expect("a sender"));
+            });
+            health.check().err()
+        };
+        let held = Some("a batch was not stored".to_owned());
+        let reads = |transaction: &Transaction<'_>| open::meta(transaction, "a").map(drop);
+        assert_eq!(after(held.as_deref(), reads), held, "what writes nothing");
+        assert_eq!(
+            after(held.as_deref(), |_| Err(StoreError::Damaged { what: "a row".into(), problem: "no".into() })),
+            held,
+            "what fails by itself"
+        );
+        assert_eq!(after(held.as_deref(), |_| panic!("a task")), held, "what panics");
+        assert_eq!(after(None, |_| Err(StoreError::Damaged { what: "a row".into(), problem: "no".into() })), None);
+        assert!(
+            after(None, |_| Err(StoreError::unusable("here", "the disk is full")))
+                .is_some_and(|told| told.contains("the disk is full"))
+        );
+        assert_eq!(after(held.as_deref(), |transaction| open::set_meta(transaction, "a", "there")), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use billingd::domain::ids::EventId;
 use billingd::ops::adjust::{AdjustError, Adjusted, Adjustment, adjust};
-use billingd::store::open;
+use billingd::store::open::{self, CommandConnection};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn gives(account: &str, amount: i64, key: &str) -> Adjustment {
     }
 }
 
-fn beside(billing: &Billing) -> Connection {
+fn beside(billing: &Billing) -> CommandConnection {
     open::beside(&billing.database(), &binding()).expect("a connection beside the server")
 }
 

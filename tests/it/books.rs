@@ -193,7 +193,7 @@ impl Books {
         let choice = Choice { failed: true, pending: true, ..Choice::default() };
         let plan = replay::plan(&connection, &choice).expect("a plan");
         for ids in plan.ids.chunks(replay::BATCH) {
-            replay::replay(&mut connection, &errand, ids, How::default(), now * 1000).expect("a replay");
+            replay::replay(&mut connection, &errand, ids, Vec::new(), How::default(), now * 1000).expect("a replay");
         }
     }
 

@@ -14,7 +14,7 @@ use billingd::app::{Service, Surroundings};
 use billingd::config::{self, Config};
 use billingd::ops;
 use billingd::ops::ingest::{Errand, Rules};
-use billingd::store::open::{self, Binding};
+use billingd::store::open::{self, Binding, CommandConnection};
 use billingd::store::reader::Reader;
 use billingd::store::writer::Limits;
 use billingd::stripe::signature;
@@ -342,7 +342,7 @@ impl Billing {
     }
 
     /// A connection as a command beside the server has it.
-    pub(crate) fn beside(&self) -> Connection {
+    pub(crate) fn beside(&self) -> CommandConnection {
         open::beside(&self.database(), &binding()).expect("a connection beside the server")
     }
 

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use billingd::ops::import::{Import, Imported};
 use serde_json::{Value, json};
 
+use super::adopt::says;
 use super::fixtures::{Shape, event, nth_invoice_paid};
 use super::harness::{Billing, NOW, spawn};
 
@@ -115,4 +116,23 @@ fn a_long_file_is_imported_in_the_order_of_time_and_what_was_read_before_an_erro
     assert_eq!(error.to_string(), "the disk is gone");
     assert_eq!(billing.row("SELECT count(*) FROM v_events"), "1050", "all that could be read");
     assert_eq!(counts(&imports(&billing, lines.as_bytes()).unwrap()), [0, 1_050, 0, 0, 0, 0]);
+}
+
+#[test]
+fn an_error_does_not_hide_what_was_imported() {
+    let billing = spawn();
+    let lines: Vec<String> = (0..150).map(|number| nth_invoice_paid(number).to_string()).collect();
+    let file = billing.database().with_file_name("events.ndjson");
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    billing.somebody_runs(
+        "CREATE TRIGGER breaks BEFORE INSERT ON events WHEN new.event_id = 'evt_99'
+         BEGIN SELECT RAISE(ABORT, 'the disk breaks'); END",
+    );
+    let (status, told) = says(&billing, &["events", "import", file.to_str().unwrap()], &[]);
+    assert!(status == 1 && told.contains("150 read: 100 new, 0 duplicate"), "{told}");
+    assert!(
+        told.contains("is not imported to its end; importing it again is safe: database: the disk breaks"),
+        "{told}"
+    );
+    billing.somebody_runs("DROP TRIGGER breaks");
 }

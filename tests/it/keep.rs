@@ -16,9 +16,10 @@ use billingd::ops::backup::{self, Shelf, backup};
 use billingd::ops::restore::{Restored, restore};
 use billingd::ops::retain::{Keep, Pruned, prune};
 use billingd::stop::Stop;
-use billingd::store::open::{self, Binding};
-use billingd::store::{StoreError, jobs};
-use rusqlite::Connection;
+use billingd::store::open::{self, Binding, CommandConnection};
+use billingd::store::restore::require_stopped;
+use billingd::store::{Desk, StoreError, jobs, lock};
+use rusqlite::Transaction;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -41,7 +42,7 @@ fn pays(billing: &Billing, numbers: std::ops::RangeInclusive<usize>) {
     }
 }
 
-fn beside(billing: &Billing) -> Connection {
+fn beside(billing: &Billing) -> CommandConnection {
     open::beside(&billing.database(), &binding()).expect("a connection beside the server")
 }
 
@@ -87,6 +88,10 @@ fn a_backup_replaces_nothing_but_a_former_backup() {
     for name in ["notes", "empty"] {
         assert!(problem(backs_up(&billing, &at(name))).contains("no former backup"), "{name}");
     }
+    open_outside(&at("app.sqlite")).execute_batch("CREATE TABLE meta (a); CREATE TABLE events (a)").unwrap();
+    let app = fs::read(at("app.sqlite")).unwrap();
+    assert!(problem(backs_up(&billing, &at("app.sqlite"))).contains("is a database of something else"));
+    assert!(fs::read(at("app.sqlite")).unwrap() == app, "somebody else's stays");
     assert!(problem(backs_up(&billing, &billing.database())).contains("is a database in use"));
     assert!(problem(backs_up(&billing, &at("no/such/folder"))).contains("cannot be written to"));
     let good = at("good");
@@ -99,13 +104,13 @@ fn a_backup_replaces_nothing_but_a_former_backup() {
     stop.set();
     assert!(problem(backup(&billing.database(), &good, &stop)).contains("cut short"));
     assert!(fs::read(&good).unwrap() == before, "a backup that is not written leaves the former one");
-    assert_eq!(files(folder.path()), ["empty", "good", "notes"]);
+    assert_eq!(files(folder.path()), ["app.sqlite", "empty", "good", "notes"]);
     billing.is_broken_on_purpose();
 }
 
 #[test]
 fn so_many_backups_by_the_clock_stay_and_nothing_else_goes() {
-    let billing = paid(1..=1);
+    let mut billing = paid(1..=1);
     let folder = tempfile::tempdir().unwrap();
     let shelf = Shelf { folder: folder.path().join("backups"), keep: 2 };
     let shelves = |day: i64| backup::shelve(&billing.database(), &shelf, (NOW + day * DAY) * 1000, &Stop::default());
@@ -114,13 +119,21 @@ fn so_many_backups_by_the_clock_stay_and_nothing_else_goes() {
     let others =
         ["books-by-hand.backup", "books-20260101-000000.backup.copy", "other-20260101-000000.backup", "notes.txt"];
     others.iter().for_each(|name| fs::write(shelf.folder.join(name), "").unwrap());
-    fs::write(shelf.folder.join(".books-20260101-000000.backup.xyz.partial"), "of a killed server").unwrap();
+    for name in [".books.db.xyz.partial", ".books.db.xyz.partial-copy", ".books.db.xyz.partial-copy-journal"] {
+        fs::write(shelf.folder.join(name), "of a killed server").unwrap();
+        fs::write(billing.database().with_file_name(name), "of a killed rehearsal").unwrap();
+    }
     let last = [1, 2, 3].map(|day| shelves(day).expect("a backup").path);
     assert_eq!(last[2], shelf.folder.join("books-20260924-141320.backup"));
     let mut expected = vec!["books-20260923-141320.backup", "books-20260924-141320.backup"];
     expected.extend(others);
     expected.sort_unstable();
     assert_eq!(files(&shelf.folder), expected);
+    let beside_it = billing.database().parent().unwrap().to_owned();
+    let left = || files(&beside_it).iter().any(|name| name.contains("partial"));
+    assert!(left(), "that one is in another folder");
+    billing.restart();
+    assert!(!left(), "a server clears away what lies beside its database");
 }
 
 fn restores(backup: &Path, database: &Path) -> Result<Restored, StoreError> {
@@ -150,6 +163,64 @@ fn a_restore_brings_back_the_backup_and_loses_nothing() {
     billing.restart();
     assert_eq!(billing.stripe_sends(&nth_invoice_paid(1)).short(), "200 duplicate applied");
     pays(&billing, 2..=2);
+}
+
+#[test]
+fn nothing_that_is_written_or_read_meanwhile_is_lost_to_a_restore() {
+    let mut billing = paid(1..=1);
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("books.backup");
+    backs_up(&billing, &target).expect("a backup");
+    pays(&billing, 2..=2);
+    let first = beside(&billing);
+    let second = beside(&billing);
+    assert!(lock::is_served(&billing.database()).unwrap());
+    billing.stop();
+    assert!(!lock::is_served(&billing.database()).unwrap(), "a command is no server");
+    drop(first);
+    assert!(problem(restores(&target, &billing.database())).contains("another command of billingd writes to it"));
+    let alone = "INSERT INTO accounts (account_id) VALUES ('cus_new')";
+    second.execute_batch(alone).expect("it goes on");
+    drop(second);
+
+    // A reader with a snapshot keeps the log from being folded in.
+    billing.somebody_runs("PRAGMA wal_checkpoint(TRUNCATE)");
+    let reader = billing.outside();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+    billing.somebody_runs("INSERT INTO accounts (account_id) VALUES ('cus_newer')");
+    assert!(problem(restores(&target, &billing.database())).contains("is open in another program"));
+    let here = files(billing.database().parent().unwrap());
+    assert!(!here.iter().any(|name| name.contains("restore")), "{here:?}");
+    assert_eq!(rows(&reader, "SELECT account_id FROM accounts WHERE account_id LIKE 'cus_new%'"), ["cus_new"]);
+    drop(reader);
+
+    let stopped = require_stopped(&billing.database()).expect("nobody is there");
+    let refused = open::beside(&billing.database(), &binding()).map(drop);
+    assert!(problem(refused).contains("is being restored"));
+    drop(stopped);
+    let kept = restores(&target, &billing.database()).expect("a restore").kept.expect("the former database");
+    let beside_it: Vec<_> = files(kept.parent().unwrap()).into_iter().filter(|name| name.contains("before")).collect();
+    assert_eq!(beside_it, ["books.db.before-restore-20260921-141320"], "one file that needs no log");
+    let all = "SELECT count(*) FROM accounts WHERE account_id LIKE 'cus_new%'";
+    assert_eq!(rows(&open_outside(&kept), all), ["2"]);
+    drop(beside(&billing));
+    billing.restart();
+}
+
+#[test]
+fn a_damaged_database_is_restored_and_kept_as_it_was() {
+    let billing = paid(1..=1);
+    let folder = tempfile::tempdir().unwrap();
+    let (target, database) = (folder.path().join("books.backup"), folder.path().join("books.db"));
+    backs_up(&billing, &target).expect("a backup");
+    let damaged = "no database, but longer than the header of one; ".repeat(99);
+    for suffix in ["", "-wal", "-journal"] {
+        fs::write(folder.path().join(format!("books.db{suffix}")), &damaged).unwrap();
+    }
+    let kept = restores(&target, &database).expect("a restore").kept.expect("the former database");
+    assert_eq!(fs::read_to_string(kept).unwrap(), damaged);
+    assert_eq!(violations(&database), Vec::<String>::new());
+    assert_eq!(rows(&open_outside(&database), "SELECT count(*) FROM events"), ["1"], "nothing is taken from old logs");
 }
 
 #[test]
@@ -190,6 +261,7 @@ fn what_is_no_backup_of_these_books_is_not_restored() {
     let before = fs::read(billing.database()).unwrap();
     assert!(changed("UPDATE balances SET balance = 7").contains("the books are violated"));
     assert!(changed("PRAGMA user_version = 99").contains("made by a newer billingd"));
+    assert!(changed("PRAGMA application_id = 0").contains("is a database of something else"));
     assert!(changed("UPDATE meta SET value = 'live' WHERE key = 'livemode'").contains("holds live mode books"));
     assert!(changed("DELETE FROM meta").contains("does not say whose books"));
     fs::write(folder.path().join("empty"), "").unwrap();
@@ -279,6 +351,34 @@ fn retention_goes_on_over_many_batches() {
     let (reader, mut desk) = (billing.reader(), beside(&billing));
     let pruned = prune(&reader, &mut desk, keeping(0, 0), "job:retention", NOW * 1000, &stop).expect("a pass");
     assert_eq!(pruned, Pruned { stopped: true, ..Pruned::default() });
+}
+
+/// A desk before which somebody else always comes.
+struct After<'a>(CommandConnection, &'a Billing, &'static str);
+
+impl Desk for After<'_> {
+    fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.1.somebody_runs(self.2);
+        self.0.write(work)
+    }
+}
+
+#[test]
+fn retention_leaves_the_payload_of_what_a_replay_has_opened_meanwhile() {
+    let mut billing = paid(1..=2);
+    let opens = "UPDATE events SET status = 'pending', needs = 'replay', outcome = NULL, processed_at = NULL
+                 WHERE event_id = 'evt_1'";
+    let mut desk = After(beside(&billing), &billing, opens);
+    let bytes = billing.row("SELECT length(body) + length(digest) FROM event_payloads WHERE event_id = 'evt_2'");
+    let pruned = prune(&billing.reader(), &mut desk, keeping(0, 0), "job:retention", NOW * 1000 + 1, &Stop::default());
+    let pruned = pruned.expect("a pass");
+    assert_eq!((pruned.payloads, pruned.payload_bytes.to_string()), (1, bytes));
+    assert_eq!(billing.rows("SELECT event_id FROM event_payloads"), ["evt_1"]);
+    billing.is_broken_on_purpose();
 }
 
 /// Or each event that retention deletes is looked for in all of it.
@@ -371,9 +471,14 @@ macro_rules! clock {
 }
 
 /// A job that counts its runs; it fails on `fails`, and panics on `panics`.
-fn counting(name: &'static str, schedule: &str, runs: &Arc<AtomicUsize>, fails: &Arc<AtomicBool>) -> Job<Connection> {
+fn counting(
+    name: &'static str,
+    schedule: &str,
+    runs: &Arc<AtomicUsize>,
+    fails: &Arc<AtomicBool>,
+) -> Job<CommandConnection> {
     let (runs, fails) = (Arc::clone(runs), Arc::clone(fails));
-    Job::new(name, &Some(Schedule::parse(schedule).unwrap()), move |_: &mut Context<'_, Connection>| {
+    Job::new(name, &Some(Schedule::parse(schedule).unwrap()), move |_: &mut Context<'_, CommandConnection>| {
         runs.fetch_add(1, Ordering::SeqCst);
         assert!(name != "panics", "a bug");
         anyhow::ensure!(!fails.load(Ordering::SeqCst), "no room");
@@ -425,6 +530,24 @@ fn what_was_missed_is_made_up_for_once() {
     assert_eq!(billing.rows(failed), ["no room|1", "no room|1"]);
 }
 
+clock!(BUSY, busy_clock);
+
+#[test]
+fn a_run_that_a_busy_database_did_not_let_begin_is_still_due() {
+    let billing = spawn();
+    let (runs, fails) = (Arc::default(), Arc::default());
+    let desk = beside(&billing);
+    desk.busy_timeout(Duration::ZERO).unwrap();
+    let jobs = vec![counting("daily", "0 0 4 * * *", &runs, &fails)];
+    let mut runner = Runner::new(jobs, desk, billing.reader(), busy_clock, NOW, Stop::default());
+    BUSY.store(NOW + DAY, Ordering::SeqCst);
+    let lock = billing.somebody_locks();
+    assert!(problem(runner.run_due()).contains("locked"));
+    drop(lock);
+    runner.run_due().unwrap();
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
 #[test]
 fn a_thousand_runs_and_the_last_good_one_of_each_job_are_remembered() {
     let billing = spawn();
@@ -447,7 +570,7 @@ clock!(STANDING, standing_clock);
 fn a_job_never_overlaps_itself_and_ends_when_it_is_told_to() {
     let billing = spawn();
     let (began, begins) = channel();
-    let waits = Job::new("waits", &None, move |job: &mut Context<'_, Connection>| {
+    let waits = Job::new("waits", &None, move |job: &mut Context<'_, CommandConnection>| {
         began.send(()).unwrap();
         while !job.stop.is_set() {
             std::thread::park_timeout(Duration::from_millis(1));
@@ -518,6 +641,13 @@ fn what_prune_backup_and_restore_say() {
     );
     serving.child.kill().unwrap();
     serving.child.wait().unwrap();
+    let command = open::beside(&serving.path().join("billingd.db"), &binding()).unwrap();
+    check(
+        &serving.run(&["restore", "copy.backup"]),
+        1,
+        &["billingd: billingd.db: another command of billingd writes to it; wait for its end, or stop it first"],
+    );
+    drop(command);
     let ran = serving.run(&["restore", "copy.backup", "--as", "alice"]);
     let expected = "billingd.db is copy.backup now: 1 events, 2 audit rows, head HASH\n\
                     the books are whole\n\

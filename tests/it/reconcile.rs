@@ -16,13 +16,13 @@ use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
 use billingd::ops::resolve::{self, Resolver};
 use billingd::stop::Stop;
 use billingd::store::events::Source;
-use billingd::store::open::{self, Binding};
+use billingd::store::open::{self, Binding, CommandConnection};
 use billingd::store::payload::{self, Payload};
 use billingd::store::reader::Reader;
 use billingd::store::writer::Batch as _;
 use billingd::stripe::client::Api;
 use billingd::stripe::wire;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::TransactionBehavior;
 use serde_json::Value;
 
 use crate::books::{Totals, drain, totals};
@@ -34,7 +34,7 @@ const DAY: i64 = 86_400;
 /// Books, and a Stripe to compare them with.
 struct Site {
     folder: tempfile::TempDir,
-    connection: Connection,
+    connection: CommandConnection,
     fake: FakeStripe,
     rules: Rules,
     /// Seconds.

@@ -2,7 +2,7 @@
 
 use billingd::ops::import_ledger::{self, ImportError, Report, RowResult};
 use billingd::ops::repair;
-use billingd::store::open;
+use billingd::store::open::{self, CommandConnection};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const LEDGER: &str =
 
 const BALANCES: &str = "SELECT account_id, unit, balance FROM v_balances ORDER BY 1, 2";
 
-fn beside(billing: &Billing) -> Connection {
+fn beside(billing: &Billing) -> CommandConnection {
     open::beside(&billing.database(), &binding()).expect("a connection beside the server")
 }
 

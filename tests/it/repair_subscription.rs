@@ -2,8 +2,7 @@
 
 use billingd::domain::ids::{EventId, SubscriptionId};
 use billingd::ops::repair_subscription::{self, RepairError, Repaired, Wanted};
-use billingd::store::open;
-use rusqlite::Connection;
+use billingd::store::open::{self, CommandConnection};
 use serde_json::{Value, json};
 
 use super::adopt::{CATALOGUE, errand, says};
@@ -39,7 +38,7 @@ fn sub_1() -> SubscriptionId {
     SubscriptionId::parse("sub_1").unwrap()
 }
 
-fn beside(billing: &Billing) -> Connection {
+fn beside(billing: &Billing) -> CommandConnection {
     open::beside(&billing.database(), &binding()).expect("a connection beside the server")
 }
 

@@ -2,11 +2,13 @@
 
 use billingd::domain::ids::EventId;
 use billingd::ops::dismiss::{self, DismissError};
-use billingd::ops::replay::{self, End, How, Replayed};
+use billingd::ops::replay::{self, End, Fetcher, How, Replayed};
+use billingd::store::rehearsal::Rehearsal;
 use billingd::store::unfinished::Choice;
 use serde_json::{Value, json};
 
-use super::fake_stripe::FakeStripe;
+use super::adopt::says;
+use super::fake_stripe::{FakeStripe, Fault};
 use super::fixtures::{SHAPES, Shape, event, invoice, invoice_paid, line, merge};
 use super::harness::{Billing, NOW, Setup, spawn, wait_until};
 
@@ -33,7 +35,14 @@ fn id(text: &str) -> EventId {
 }
 
 fn replays(billing: &Billing, ids: &[EventId], how: How) -> Vec<Replayed> {
-    replay::replay(&mut billing.beside(), &billing.errand_of("alice"), ids, how, NOW * 1000).expect("a replay")
+    let errand = billing.errand_of("alice");
+    replay::replay(&mut billing.beside(), &errand, ids, Vec::new(), how, NOW * 1000).expect("a replay")
+}
+
+fn rehearses(billing: &Billing, ids: &[EventId]) -> Vec<Replayed> {
+    let mut rehearsal = Rehearsal::begin(&billing.database()).expect("a copy");
+    let (books, errand) = (rehearsal.connection(), billing.errand_of("alice"));
+    replay::replay(books, &errand, ids, Vec::new(), How::default(), NOW * 1000).expect("a rehearsal")
 }
 
 fn ends(replayed: &[Replayed]) -> Vec<(&str, End)> {
@@ -88,7 +97,7 @@ fn after_a_change_of_the_catalogue_replaying_what_failed_is_all_it_takes() {
         plan.groups.iter().map(|group| (group.count, group.kind.as_str(), group.why.as_str())).collect();
     assert_eq!(groups, [(2, "invoice.paid", "unlisted_price")]);
     let before = all_data(&billing);
-    let dry = replays(&billing, &plan.ids, How { dry_run: true, ..How::default() });
+    let dry = rehearses(&billing, &plan.ids);
     assert_eq!(all_data(&billing), before, "a dry run writes nothing");
 
     let wet = replays(&billing, &plan.ids, How::default());
@@ -117,7 +126,7 @@ fn a_replay_that_would_do_nothing_says_why() {
         "UPDATE events SET status = 'failed', outcome = NULL, processed_at = NULL, reason = NULL, error_code = 'panic',
          last_error = 'x' WHERE event_id = 'evt_1'",
     );
-    let dry = replays(&billing, &[id("evt_1")], How { dry_run: true, ..How::default() });
+    let dry = rehearses(&billing, &[id("evt_1")]);
     assert_eq!(ends(&dry), [("evt_1", End::NoEffect)]);
     assert_eq!(dry[0].why.as_deref(), Some("grant:invoice:in_1 was granted by evt_2"));
     assert!(dry[0].written.is_empty());
@@ -152,7 +161,7 @@ fn what_was_ignored_runs_anew_when_the_catalogue_knows_it() {
     billing.restart_with(catalogue(NEW));
     let typed = Choice { kind: Some("invoice.paid".into()), ..ignored };
     assert_eq!(
-        ends(&replays(&billing, &chosen(&billing, &typed), How { dry_run: true, ..How::default() })),
+        ends(&rehearses(&billing, &chosen(&billing, &typed))),
         [("evt_1", End::Applied), ("evt_2", End::Applied)]
     );
     assert_eq!(ends(&replays(&billing, &[id("evt_1")], How::default())), [("evt_1", End::Applied)]);
@@ -162,7 +171,7 @@ fn what_was_ignored_runs_anew_when_the_catalogue_knows_it() {
     assert_eq!(billing.row("SELECT balance FROM v_balances"), "1000");
 
     assert_eq!(ends(&replays(&billing, &[id("evt_3")], How::default())), [("evt_3", End::Dismissed)]);
-    let forced = replays(&billing, &[id("evt_3")], How { dismissed: true, dry_run: false });
+    let forced = replays(&billing, &[id("evt_3")], How { dismissed: true });
     assert_eq!(ends(&forced), [("evt_3", End::Failed)], "it is still unlisted, and now open again");
     assert_eq!(billing.row("SELECT status, dismissed FROM v_events WHERE event_id = 'evt_3'"), "failed|0");
 }
@@ -179,7 +188,8 @@ fn a_dismissal_is_all_or_nothing_and_told_by_whom_and_why() {
     let no_reason = dismiss::dismiss(&mut billing.beside(), &errand, &[id("evt_1")], " ", NOW * 1000);
     assert!(matches!(no_reason, Err(DismissError::NoReason)));
     assert_eq!(all_data(&billing), before);
-    assert_eq!(dismisses(&billing, &["evt_1", "evt_2"]).expect("a dismissal"), [true, false]);
+    let named = ["evt_1", "evt_2", "evt_1"];
+    assert_eq!(dismisses(&billing, &named).expect("a dismissal"), [true, false], "each of them once");
     assert_eq!(
         billing
             .rows("SELECT status, outcome, reason, dead_letter, dismissed, attempts FROM v_events ORDER BY event_id"),
@@ -289,7 +299,7 @@ fn a_dismissal_that_is_taken_back_grants_less_what_was_refunded() {
     dismisses(&billing, &["evt_paid"]).expect("a dismissal");
     assert_eq!(billing.stripe_sends(&refund("in_1")).short(), "200 completed no_effect");
     billing.restart_with(catalogue(NEW));
-    let taken_back = replays(&billing, &[id("evt_paid")], How { dismissed: true, dry_run: false });
+    let taken_back = replays(&billing, &[id("evt_paid")], How { dismissed: true });
     assert_eq!(ends(&taken_back), [("evt_paid", End::Applied)]);
     assert_eq!(billing.row("SELECT balance FROM v_balances"), "375", "500 less a quarter");
 }
@@ -344,10 +354,69 @@ fn a_payload_that_retention_has_deleted_is_fetched_again() {
     let without = replay::without_payload(&billing.beside(), &ids, How::default()).expect("a read");
     assert_eq!(without, [id("evt_1")], "what would not run is not asked for");
     let stripe = FakeStripe::default();
-    let fetches = || replay::fetch_again(&stripe, &mut billing.beside(), &id("evt_1"));
-    assert!(!fetches().expect("an answer"), "after 30 days Stripe has it no more");
+    let mut fetcher = Fetcher::new(Some(stripe.clone()));
+    let (gone, problems) = fetcher.fetch(&without);
+    assert!(gone.is_empty() && problems.is_empty(), "after 30 days Stripe has it no more");
     stripe.put(event);
-    assert!(fetches().expect("an answer"));
-    assert_eq!(ends(&replays(&billing, &ids[..1], How::default())), [("evt_1", End::Applied)]);
+    let (fetched, problems) = fetcher.fetch(&without);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(billing.row("SELECT count(*) FROM event_payloads"), "0", "nobody can delete it before it runs");
+    let (mut desk, errand) = (billing.beside(), billing.errand_of("alice"));
+    let ran = replay::replay(&mut desk, &errand, &without, fetched, How::default(), NOW * 1000).expect("a replay");
+    assert_eq!(ends(&ran), [("evt_1", End::Applied)]);
     assert_eq!(billing.row("SELECT balance FROM v_balances WHERE account_id = 'cus_1'"), "600");
+}
+
+#[test]
+fn a_stripe_that_does_not_answer_is_asked_once() {
+    let stripe = FakeStripe::default();
+    let ids: Vec<EventId> = (0..4).map(|number| id(&format!("evt_{number}"))).collect();
+    stripe.order(Fault::at("/v1/events/evt_0").status(400).times(1));
+    stripe.order(Fault::at("/v1/events/*").after(1).status(503));
+    let mut fetcher = Fetcher::new(Some(stripe.clone()));
+    let (fetched, problems) = fetcher.fetch(&ids);
+    assert!(fetched.is_empty());
+    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert!(told.len() == 2 && told[0].starts_with("evt_0: its payload is not fetched again"), "{told:?}");
+    assert!(!told[0].contains("no other") && told[1].ends_with("; no other is asked for"), "{told:?}");
+    assert!(fetcher.fetch(&ids).1.is_empty(), "nor later");
+    assert_eq!(stripe.calls().len(), 2);
+}
+
+/// Two events of one fact, and others of other facts, more than one transaction takes.
+fn many(billing: &Billing) {
+    for number in 0..70 {
+        let invoice = if number == 69 { "in_0".to_owned() } else { format!("in_{number}") };
+        let failed = paid(Shape::New, &format!("evt_{number:02}"), &invoice, "price_new");
+        assert_eq!(billing.stripe_sends(&failed).short(), "500 failed");
+    }
+}
+
+#[test]
+fn a_dry_run_tells_what_the_whole_replay_will_do() {
+    let mut billing = catalogue("").spawn();
+    many(&billing);
+    billing.restart_with(catalogue(NEW));
+    let before = all_data(&billing);
+    let (status, dry) = says(&billing, &["events", "replay", "--failed", "--dry-run"], &[]);
+    assert!(status == 0 && dry.contains("69 would be applied, 1 not run again\ndry run"), "{dry}");
+    assert_eq!(all_data(&billing), before, "a dry run writes nothing");
+    let (status, wet) = says(&billing, &["events", "replay", "--failed"], &[]);
+    assert!(status == 0 && wet.ends_with("\n69 applied, 1 not run again\n"), "{wet}");
+}
+
+#[test]
+fn an_error_does_not_hide_what_has_run() {
+    let mut billing = catalogue("").spawn();
+    many(&billing);
+    billing.restart_with(catalogue(NEW));
+    billing.somebody_runs(
+        "CREATE TRIGGER breaks BEFORE UPDATE ON events WHEN new.event_id = 'evt_66'
+         BEGIN SELECT RAISE(ABORT, 'the disk breaks'); END",
+    );
+    let (status, told) = says(&billing, &["events", "replay", "--failed"], &[]);
+    assert!(status == 1 && told.contains("\n64 applied\n6 not reached"), "{told}");
+    assert!(told.contains("billingd: database: the disk breaks"), "{told}");
+    assert_eq!(billing.row("SELECT count(*) FROM v_events WHERE status = 'completed'"), "65", "and evt_69, woken");
+    billing.somebody_runs("DROP TRIGGER breaks");
 }

@@ -268,7 +268,7 @@ fn money_that_stripe_does_not_know_fails_and_a_replay_asks_again() {
     scene.fake.put(invoice(Shape::New, "in_1", "cus_1", 2_000));
     let ids = [EventId::parse("evt_1").expect("an id")];
     let now = billingd::clock::now();
-    replay(&mut scene.billing.beside(), &scene.billing.errand_of("alice"), &ids, How::default(), now)
+    replay(&mut scene.billing.beside(), &scene.billing.errand_of("alice"), &ids, Vec::new(), How::default(), now)
         .expect("a replay");
     assert_eq!((scene.outcome("evt_1"), scene.balance()), ("applied".into(), "2000".into()));
 }

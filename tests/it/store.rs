@@ -65,6 +65,9 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     everybody_refuses(&Folder::made_with("CREATE TABLE users (id)").database(), why);
     everybody_refuses(&Folder::made_with("CREATE TABLE users (id); PRAGMA user_version = 1").database(), why);
     everybody_refuses(&Folder::made_with("CREATE TABLE users (id); PRAGMA user_version = 99").database(), why);
+    let alike = "CREATE TABLE meta (key, value); CREATE TABLE events (event_id); PRAGMA user_version = 1";
+    everybody_refuses(&Folder::made_with(alike).database(), why);
+    everybody_refuses(&Folder::made_with("PRAGMA application_id = 7; PRAGMA encoding = 'UTF-8'").database(), why);
     let text = Folder::new();
     fs::write(text.database(), "not a database, but longer than the header of one; ".repeat(9)).expect("a file");
     everybody_refuses(&text.database(), "is no SQLite database");

@@ -9,6 +9,8 @@ use clap::Args;
 use crate::clock;
 use crate::config::Config;
 use crate::ops::import::{Import, Imported};
+use crate::ops::ingest::Errand;
+use crate::store::open::CommandConnection;
 
 use super::super::output::{Output, plain};
 use super::super::progress::Progress;
@@ -36,24 +38,30 @@ pub(super) fn run(arguments: &ImportArguments, config: &Config, output: &Output)
     let errand = errand(config, arguments.operator.as_deref())?;
     let mut connection = beside(config)?;
     let mut import = Import::new(input, &errand.rules().metadata_key);
-    let mut progress = Progress::new("bytes", size);
+    let ran = run_all(&mut import, &mut connection, &errand, Progress::new("bytes", size));
+    let imported = import.imported();
+    // What is stored is stored, whatever came after it.
+    if ran.is_ok() || imported.read > 0 {
+        output.show(imported, render)?;
+    }
+    ran.with_context(|| format!("{name} is not imported to its end; importing it again is safe"))?;
+    Ok(if imported.failed + imported.unreadable > 0 { FOUND } else { DONE })
+}
+
+fn run_all(
+    import: &mut Import<Box<dyn BufRead>>,
+    connection: &mut CommandConnection,
+    errand: &Errand,
+    mut progress: Progress,
+) -> anyhow::Result<()> {
     loop {
         let now = clock::now();
-        let Some(batch) = import.next_batch(now).with_context(|| {
-            let read = import.imported().read;
-            format!("{name} cannot be read on; the {read} entries before are done; importing it again is safe")
-        })?
-        else {
-            break;
-        };
-        import.run(&mut connection, &errand, batch, now)?;
+        let Some(batch) = import.next_batch(now).context("it cannot be read on")? else { break };
+        import.run(connection, errand, batch, now)?;
         progress.at(import.bytes());
     }
-    errand.run_woken(&mut connection, clock::now())?;
-    drop(progress);
-    let imported = import.imported();
-    output.show(imported, render)?;
-    Ok(if imported.failed + imported.unreadable > 0 { FOUND } else { DONE })
+    errand.run_woken(connection, clock::now())?;
+    Ok(())
 }
 
 fn render(imported: &Imported) -> String {

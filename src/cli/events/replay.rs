@@ -10,10 +10,13 @@ use crate::app;
 use crate::clock;
 use crate::config::Config;
 use crate::domain::ids::EventId;
-use crate::ops::replay::{self, BATCH, End, How, Plan, Replayed};
+use crate::ops::ingest::Errand;
+use crate::ops::replay::{self, BATCH, End, Fetched, Fetcher, How, Plan, Replayed};
 use crate::stop::Stop;
+use crate::store::rehearsal::Rehearsal;
 use crate::store::unfinished::Choice;
 use crate::store::written::Written;
+use crate::stripe::client::Client;
 
 use super::super::output::{Output, Table, amount, or_dash, plain};
 use super::super::progress::Progress;
@@ -55,57 +58,86 @@ pub(in crate::cli) struct ReplayArguments {
 struct Report {
     dry_run: bool,
     plan: Plan,
+    /// Planned, but not reached before an error.
+    not_run: usize,
     counts: BTreeMap<End, usize>,
     events: Vec<Replayed>,
 }
 
 pub(super) fn run(arguments: &ReplayArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let errand = errand(config, arguments.operator.as_deref())?;
+    // Also where nothing is written: the server may have another catalogue.
     let mut connection = beside(config)?;
     let plan = plan(arguments, &connection)?;
     if arguments.ids.is_empty() {
         output.say(&render_plan(&plan))?;
     }
-    let how = How { dismissed: arguments.dismissed, dry_run: arguments.dry_run };
-    let mut report = Report { dry_run: how.dry_run, plan, counts: BTreeMap::new(), events: Vec::new() };
-    let total = u64::try_from(report.plan.ids.len()).ok();
-    let (mut progress, mut done) = (Progress::new("events", total), 0);
+    let how = How { dismissed: arguments.dismissed };
+    let (counts, events) = (BTreeMap::new(), Vec::new());
+    let mut report = Report { dry_run: arguments.dry_run, not_run: plan.ids.len(), plan, counts, events };
+    let ran = if arguments.dry_run {
+        let mut rehearsal = Rehearsal::begin(&config.database.path)?;
+        run_all(rehearsal.connection(), &errand, None, how, &mut report, output)
+    } else {
+        run_all(&mut connection, &errand, Some(config), how, &mut report, output)
+    };
+    // What has run has run, whatever came after it.
+    if ran.is_ok() || !report.events.is_empty() {
+        output.show(&report, render)?;
+    }
+    ran?;
+    Ok(if report.events.iter().any(|one| one.end.is_bad()) { FOUND } else { DONE })
+}
+
+/// `stripe`: who is asked for payloads that are not kept any more.
+fn run_all(
+    desk: &mut Connection,
+    errand: &Errand,
+    stripe: Option<&Config>,
+    how: How,
+    report: &mut Report,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let mut progress = Progress::new("events", u64::try_from(report.plan.ids.len()).ok());
+    let mut fetcher = None;
     for ids in report.plan.ids.chunks(BATCH) {
-        if !how.dry_run {
-            let without = replay::without_payload(&connection, ids, how)?;
-            fetch_again(config, &mut connection, &without, output)?;
-        }
-        for mut one in replay::replay(&mut connection, &errand, ids, how, clock::now())? {
+        let fetched = match stripe {
+            Some(config) => fetch_again(config, &mut fetcher, &replay::without_payload(desk, ids, how)?, output)?,
+            None => Vec::new(),
+        };
+        for mut one in replay::replay(desk, errand, ids, fetched, how, clock::now())? {
             *report.counts.entry(one.end).or_default() += 1;
-            if !how.dry_run {
+            if !report.dry_run {
                 // `events show` tells it; here it would only take memory.
                 one.written = Written::default();
             }
             report.events.push(one);
-            done += 1;
         }
-        progress.at(done);
+        report.not_run = report.plan.ids.len().saturating_sub(report.events.len());
+        progress.at(u64::try_from(report.events.len()).unwrap_or(u64::MAX));
     }
-    if !how.dry_run {
-        errand.run_woken(&mut connection, clock::now())?;
-    }
-    drop(progress);
-    output.show(&report, render)?;
-    Ok(if report.events.iter().any(|one| one.end.is_bad()) { FOUND } else { DONE })
+    errand.run_woken(desk, clock::now())?;
+    Ok(())
 }
 
 /// Gets payloads back that retention has deleted. Those that Stripe does not give cannot run, and say so.
-fn fetch_again(config: &Config, connection: &mut Connection, ids: &[EventId], output: &Output) -> anyhow::Result<()> {
+fn fetch_again(
+    config: &Config,
+    fetcher: &mut Option<Fetcher<Client>>,
+    ids: &[EventId],
+    output: &Output,
+) -> anyhow::Result<Vec<Fetched>> {
     if ids.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let Some(client) = app::client(config, |name| std::env::var(name).ok(), Stop::default())? else { return Ok(()) };
-    for id in ids {
-        if let Err(error) = replay::fetch_again(&client, connection, id) {
-            output.say(&format!("{id}: its payload is not fetched again: {error}\n"))?;
-        }
+    if fetcher.is_none() {
+        *fetcher = Some(Fetcher::new(app::client(config, |name| std::env::var(name).ok(), Stop::default())?));
     }
-    Ok(())
+    let (fetched, problems) = fetcher.as_mut().map(|fetcher| fetcher.fetch(ids)).unwrap_or_default();
+    for problem in problems {
+        output.say(&format!("{problem}\n"))?;
+    }
+    Ok(fetched)
 }
 
 fn plan(arguments: &ReplayArguments, connection: &Connection) -> anyhow::Result<Plan> {
@@ -120,6 +152,7 @@ fn plan(arguments: &ReplayArguments, connection: &Connection) -> anyhow::Result<
         return Ok(replay::plan(connection, &choice)?);
     }
     let ids = arguments.ids.iter().map(|id| EventId::parse(id)).collect::<Result<Vec<_>, _>>()?;
+    let ids = EventId::each_once(&ids);
     if let Some(unknown) = replay::unknown(connection, &ids)?.first() {
         anyhow::bail!("there is no event {unknown}; nothing ran again; `billingd events list` shows the newest");
     }
@@ -147,6 +180,9 @@ fn render(report: &Report) -> String {
         let counts: Vec<String> =
             report.counts.iter().map(|(end, count)| format!("{count} {}", words(*end, report.dry_run))).collect();
         text.push_str(&format!("{}\n", counts.join(", ")));
+    }
+    if report.not_run > 0 {
+        text.push_str(&format!("{} not reached; an error came before\n", report.not_run));
     }
     if report.dry_run {
         text.push_str("dry run: nothing was written\n");

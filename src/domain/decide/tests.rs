@@ -1070,3 +1070,12 @@ fn what_became_of_a_grant() {
         assert_eq!(decided, expected, "{name}");
     }
 }
+
+#[test]
+fn a_dismissed_invoice_is_known_as_a_grant_in_either_style_of_events() {
+    for kind in ["invoice.paid", "v1.invoice.paid"] {
+        let known = arrivals_of_dismissal(kind, Some("in_1"), &[]);
+        assert_eq!(known, [Need::Grant(Fact::invoice(&InvoiceId::parse("in_1").expect("an id")))], "{kind}");
+    }
+    assert_eq!(arrivals_of_dismissal("v1.customer.updated", Some("in_1"), &[]), []);
+}

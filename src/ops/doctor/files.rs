@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use super::{Check, age};
 use crate::clock::UnixMillis;
-use crate::store::open;
+use crate::store::lock;
 
 /// What a backup or a migration needs besides the size of the database, in bytes; below it `/readyz` says no, too.
 const DISK_BYTES_MIN: u64 = 64 << 20;
@@ -136,7 +136,7 @@ fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
 }
 
 fn server(database: &Path) -> Check {
-    match open::is_served(database) {
+    match lock::is_served(database) {
         Ok(true) => Check::ok("server", "it runs"),
         Ok(false) => Check::problem(
             "server",

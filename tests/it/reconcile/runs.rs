@@ -15,7 +15,7 @@ use super::{DAY, Site};
 use crate::books::{differences, policy};
 use crate::fake_stripe::Fault;
 use crate::fixtures::{SHAPES, Shape, event, invoice, invoice_paid, merge};
-use crate::harness::{NOW, open_outside, rows, spawn};
+use crate::harness::{NOW, rows, spawn};
 
 fn test_mode() -> Policy {
     Policy { livemode: false, asks_stripe: true, ..policy(Basis::AmountPaid(None), false) }
@@ -241,12 +241,12 @@ fn a_restored_backup_is_brought_back_by_one_run() {
     let now = NOW + 2 * DAY;
     (twin.now, site.now) = (now, now);
     assert_eq!(differences(&twin.totals(), &site.totals()), Vec::<String>::new());
-    site.connection = open_outside(&backup);
+    let binding = billingd::store::open::Binding { livemode: false, connected_account: None };
+    site.connection = billingd::store::open::beside(&backup, &binding).unwrap();
     for side in ["books.db-wal", "books.db-shm"] {
         drop(fs::remove_file(site.folder.path().join(side)));
     }
     fs::copy(&backup, site.path()).unwrap();
-    let binding = billingd::store::open::Binding { livemode: false, connected_account: None };
     site.connection = billingd::store::open::beside(&site.path(), &binding).unwrap();
     assert!(differences(&twin.totals(), &site.totals()).len() > 40, "the day is lost");
     let report = site.reconcile();
