@@ -273,7 +273,7 @@ CREATE TABLE ledger_lines (
     root              TEXT NOT NULL,
     unit              TEXT NOT NULL,
     amount            INTEGER NOT NULL,
-    is_root           INTEGER NOT NULL CHECK (is_root IN (0, 1)),   -- 0: corrects the entry whose fact is the root
+    is_root           INTEGER NOT NULL CHECK (is_root IN (0, 1)),   -- 0: belongs to the entry whose fact is the root
     price_id          TEXT,
     credits_per_unit  INTEGER,
     original_amount   INTEGER,   -- what was paid, in minor units, if the line is converted

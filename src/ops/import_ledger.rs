@@ -80,7 +80,8 @@ pub struct Taken {
     pub fact: Option<String>,
     /// What it repeats: a fact, or the event of another row.
     pub repeats: Option<String>,
-    /// What was taken back of it at once: all of a repeat, and what is known to be refunded of the rest.
+    /// What was taken back of it at once: all of a repeat, and what is known to be refunded of the rest. More than 0: it
+    /// takes back what was taken back already.
     pub corrected: i64,
 }
 
@@ -228,6 +229,8 @@ struct Run<'a> {
 enum Place {
     /// The first row of something that is paid; it takes the key that its webhook would take.
     First(Paid),
+    /// What the old system took back of something that is paid; it belongs to its grant, which may come later.
+    TakenBack(Paid),
     /// Something of its own.
     Own,
     /// Something that the books have already.
@@ -263,23 +266,29 @@ impl Run<'_> {
     fn post(&mut self, event: &EventId, row: &Row, taken: &mut Taken) -> Result<(), StoreError> {
         let (connection, now) = (self.books.connection, self.books.now);
         let place = place(connection, row)?;
-        let fact = match &place {
-            Place::First(paid) => paid.fact(),
-            Place::Own | Place::Repeats(_) => Fact::import(event),
+        let own = Fact::import(event);
+        let (fact, root) = match &place {
+            Place::First(paid) => (paid.fact(), paid.fact()),
+            Place::TakenBack(paid) => (own, paid.fact()),
+            Place::Own | Place::Repeats(_) => (own.clone(), own),
         };
         let reason = match &place {
             Place::Repeats(what) => Some(format!("repeats {what}")),
-            Place::First(_) | Place::Own => None,
+            Place::First(_) | Place::TakenBack(_) | Place::Own => None,
         };
         let meta = self.meta(event, row);
         let cause = Cause { event: &meta, actor: self.actor };
         events::complete(connection, &meta, Outcome::Applied, reason.as_deref(), now)?;
         accounts::open(connection, &row.account)?;
         imports::remember(connection, event, row.source_event.as_str(), row.source_object.as_deref())?;
-        self.enter(cause, &fact, row)?;
+        self.enter(cause, &fact, &root, row)?;
         (taken.result, taken.fact) = (RowResult::Imported, Some(fact.to_string()));
         match place {
-            Place::First(paid) => taken.corrected = self.settle(cause, &paid, row)?,
+            Place::First(paid) => {
+                events::wake(connection, &Need::Grant(fact))?;
+                taken.corrected = self.settle(cause, &paid, row)?;
+            }
+            Place::TakenBack(paid) => taken.corrected = self.settle(cause, &paid, row)?,
             Place::Repeats(what) => {
                 self.reverse(cause, &fact, &what)?;
                 taken.corrected = row.amount.saturating_neg();
@@ -290,13 +299,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn enter(&mut self, cause: Cause<'_>, fact: &Fact, row: &Row) -> Result<(), StoreError> {
+    fn enter(&mut self, cause: Cause<'_>, fact: &Fact, root: &Fact, row: &Row) -> Result<(), StoreError> {
         let at = row.created.unwrap_or(self.books.now / 1000);
-        let entry = Entry { account: &row.account, kind: "import", fact, root: fact, source: cause.event.id, at };
+        let entry = Entry { account: &row.account, kind: "import", fact, root, source: cause.event.id, at };
         let line = GrantLine::plain(row.unit.clone(), row.amount);
         let posted = ledger::post(self.books.connection, &entry, &[line])?;
         let detail = Detail {
             fact: fact.as_str(),
+            root: (root != fact).then_some(root.as_str()),
             lines: &posted,
             source_event_id: row.source_event.as_str(),
             source_object: row.source_object.as_deref(),
@@ -304,10 +314,9 @@ impl Run<'_> {
         self.books.audit(cause, "import", row.account.as_str(), &detail)
     }
 
-    /// Whoever waited for the grant can go on, and what is known to have been paid back is taken back at once.
+    /// What is known to have been paid back is taken back at once, and what was taken for that twice is given again.
     fn settle(&mut self, cause: Cause<'_>, paid: &Paid, row: &Row) -> Result<i64, StoreError> {
         let connection = self.books.connection;
-        events::wake(connection, &Need::Grant(paid.fact()))?;
         let before = self.balance_of(row)?;
         self.books.apply_after(1, cause, &decide::settle_grant(&paid.root(connection)?))?;
         Ok(self.balance_of(row)?.saturating_sub(before))
@@ -353,7 +362,10 @@ fn place(connection: &Connection, row: &Row) -> Result<Place, StoreError> {
         let held = imports::of_same_source(connection, source, &row.account, &row.unit, row.amount)?;
         return Ok(held.map_or(Place::Own, Place::Repeats));
     };
-    let Some(paid) = Paid::of_object(object).filter(|_| row.amount > 0) else { return Ok(Place::Own) };
+    let Some(paid) = Paid::of_object(object) else { return Ok(Place::Own) };
+    if row.amount < 0 {
+        return Ok(Place::TakenBack(paid));
+    }
     Ok(match ledger::granted_by(connection, &paid.fact())? {
         None => Place::First(paid),
         // A grant of several units has several rows.
@@ -365,6 +377,8 @@ fn place(connection: &Connection, row: &Row) -> Result<Place, StoreError> {
 #[derive(Serialize)]
 struct Detail<'a> {
     fact: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<&'a str>,
     lines: &'a [Posted],
     source_event_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]

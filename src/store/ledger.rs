@@ -181,8 +181,10 @@ pub struct UnitHeld {
 pub fn held(connection: &Connection, fact: &str) -> Result<Option<Held>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT e.entry_id, e.account_id, e.kind, e.fact, e.source_event_id, l.unit, l.amount,
-                l.amount + (SELECT coalesce(sum(c.amount), 0) FROM ledger_lines c
-                            WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS standing
+                l.amount + (SELECT coalesce(sum(c.amount), 0)
+                            FROM ledger_lines c JOIN ledger_entries o ON o.entry_id = c.entry_id
+                            WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit
+                              AND o.account_id = e.account_id) AS standing
          FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
          WHERE e.fact = :fact AND NOT EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = e.entry_id)
          ORDER BY l.unit",

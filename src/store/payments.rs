@@ -352,15 +352,26 @@ pub fn checkout_root(
 
 /// The grant of a fact with what was taken back of it. One that is reversed has no units left that could be corrected.
 fn granted(connection: &Connection, fact: &Fact) -> Result<Option<Granted>, StoreError> {
-    let sql = "SELECT e.account_id, l.unit, l.amount,
-                      (SELECT -coalesce(sum(c.amount), 0) FROM ledger_lines c
-                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit) AS taken,
-                      EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = e.entry_id) AS is_reversed
-               FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
-               WHERE e.fact = :fact AND l.amount > 0 ORDER BY l.unit";
+    let sql = "SELECT g.account_id, l.unit, l.amount,
+                      (SELECT -coalesce(sum(c.amount), 0)
+                       FROM ledger_lines c JOIN ledger_entries e ON e.entry_id = c.entry_id
+                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit AND e.account_id = g.account_id
+                      ) AS taken,
+                      (SELECT -coalesce(sum(c.amount), 0)
+                       FROM ledger_lines c JOIN ledger_entries e ON e.entry_id = c.entry_id
+                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit AND e.account_id = g.account_id
+                         AND e.kind = 'import') AS taken_before,
+                      EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = g.entry_id) AS is_reversed
+               FROM ledger_entries g JOIN ledger_lines l ON l.entry_id = g.entry_id
+               WHERE g.fact = :fact AND l.amount > 0 ORDER BY l.unit";
     let rows: Vec<(AccountId, Option<UnitGranted>)> =
         select(connection, sql, named_params! { ":fact": fact }, |row| {
-            let unit = UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
+            let unit = UnitGranted {
+                unit: row.get("unit")?,
+                granted: row.get("amount")?,
+                taken: row.get("taken")?,
+                taken_before: row.get("taken_before")?,
+            };
             Ok((row.get("account_id")?, (!row.get::<_, bool>("is_reversed")?).then_some(unit)))
         })?;
     let account = rows.first().map(|(account, _)| account.clone());

@@ -204,6 +204,61 @@ fn what_was_refunded_before_the_import_is_taken_back_at_once() {
 }
 
 #[test]
+fn what_the_old_system_took_back_of_an_invoice_is_not_taken_again() {
+    let given = "cus_1,usd,2000,evt_a,in_1,1780000000\n";
+    for taken in ["cus_1,usd,-1000,evt_b,in_1,1780000009\n", "cus_1,usd,-1000,evt_b,in_1,1779999999\n"] {
+        for tables in [vec![format!("{given}{taken}")], vec![taken.into(), given.into()]] {
+            let billing = spawn();
+            tables.iter().for_each(|rows| drop(import(&billing, rows)));
+            let roots = "SELECT DISTINCT root FROM v_ledger";
+            assert_eq!(billing.rows(roots), ["grant:invoice:in_1"]);
+            // As long as nobody tells of a refund, it stays taken.
+            sends(&billing, &linked("evt_1", "in_1", 1), "200 completed no_effect");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1000"]);
+            sends(&billing, &refunded("evt_2", 1, 1000), "200 completed no_effect");
+            sends(&billing, &refunded("evt_3", 1, 1500), "200 completed applied");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|500"]);
+            // Two refunds failed: what the books took is given again, what the old system took is not.
+            let mut failed = refunded("evt_4", 1, 0);
+            failed["created"] = json!(NOW);
+            sends(&billing, &failed, "200 completed applied");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1000"]);
+            sends(&billing, &refunded_later("evt_5", 2000), "200 completed applied");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|0"]);
+        }
+    }
+}
+
+fn refunded_later(id: &str, amount: i64) -> Value {
+    let mut event = refunded(id, 1, amount);
+    event["created"] = json!(NOW + 1);
+    event
+}
+
+#[test]
+fn what_the_old_system_and_the_books_took_back_both_is_given_again_once() {
+    let billing = spawn();
+    sends(&billing, &invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2000), "200 completed applied");
+    sends(&billing, &linked("evt_2", "in_1", 1), "200 completed no_effect");
+    sends(&billing, &refunded("evt_3", 1, 500), "200 completed applied");
+    // Another account's row names the invoice: it is none of this grant's.
+    let rows = "cus_1,usd,2000,evt_a,in_1,\ncus_1,usd,-500,evt_b,in_1,\ncus_2,usd,-300,evt_c,in_1,\n\
+                cus_1,usd,-200,use_1,use_1,\n";
+    let report = import(&billing, rows);
+    let corrected: Vec<i64> = report.rows.iter().map(|row| row.corrected).collect();
+    assert_eq!(corrected, [-2000, 500, 0, 0]);
+    assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1300", "cus_2|usd|-300"]);
+    let spent = "SELECT root = fact, amount FROM v_ledger WHERE amount = -200";
+    assert_eq!(billing.rows(spent), ["1|-200"], "spending stays on its own");
+    sends(&billing, &refunded("evt_4", 1, 2000), "200 completed applied");
+    assert_eq!(billing.rows(BALANCES), ["cus_1|usd|-200", "cus_2|usd|-300"]);
+    // A second grant of the payment gave nothing in the end, and is reversed all the same.
+    sends(&billing, &checkout("evt_5", "cs_1", 1), "200 completed applied");
+    assert_eq!(told(&repair(&billing)), ["invoice in_1: grant:invoice:in_1 stays, grant:checkout:cs_1 0 usd"]);
+    assert_eq!(billing.violations(), [""; 0]);
+}
+
+#[test]
 fn a_refund_that_waits_for_the_grant_is_woken_by_the_import() {
     let billing = spawn();
     sends(&billing, &linked("evt_1", "in_1", 1), "200 completed no_effect");

@@ -309,7 +309,8 @@ pub(super) fn corrections_after_grant(
     facts: &Facts,
 ) -> Vec<Effect> {
     let Some(root) = facts.money.roots.iter().find(|root| root.fact == *fact) else { return Vec::new() };
-    let unit = |line: &GrantLine| UnitGranted { unit: line.unit.clone(), granted: line.amount, taken: 0 };
+    let unit =
+        |line: &GrantLine| UnitGranted { unit: line.unit.clone(), granted: line.amount, taken: 0, taken_before: 0 };
     let granted = Granted { account: account.clone(), units: lines.iter().map(unit).collect() };
     let root = Root { decided: Decided::Granted(granted), amount_paid, currency, ..root.clone() };
     correct(&root, &root.payments).unwrap_or_default()
