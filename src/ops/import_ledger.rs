@@ -229,8 +229,9 @@ struct Run<'a> {
 enum Place {
     /// The first row of something that is paid; it takes the key that its webhook would take.
     First(Paid),
-    /// What the old system took back of something that is paid; it belongs to its grant, which may come later.
-    TakenBack(Paid),
+    /// It belongs to the grant of something that is paid: a further unit of it, or what the old system took back, perhaps
+    /// before the grant comes.
+    PartOf(Paid),
     /// Something of its own.
     Own,
     /// Something that the books have already.
@@ -269,12 +270,12 @@ impl Run<'_> {
         let own = Fact::import(event);
         let (fact, root) = match &place {
             Place::First(paid) => (paid.fact(), paid.fact()),
-            Place::TakenBack(paid) => (own, paid.fact()),
+            Place::PartOf(paid) => (own, paid.fact()),
             Place::Own | Place::Repeats(_) => (own.clone(), own),
         };
         let reason = match &place {
             Place::Repeats(what) => Some(format!("repeats {what}")),
-            Place::First(_) | Place::TakenBack(_) | Place::Own => None,
+            Place::First(_) | Place::PartOf(_) | Place::Own => None,
         };
         let meta = self.meta(event, row);
         let cause = Cause { event: &meta, actor: self.actor };
@@ -288,7 +289,7 @@ impl Run<'_> {
                 events::wake(connection, &Need::Grant(fact))?;
                 taken.corrected = self.settle(cause, &paid, row)?;
             }
-            Place::TakenBack(paid) => taken.corrected = self.settle(cause, &paid, row)?,
+            Place::PartOf(paid) => taken.corrected = self.settle(cause, &paid, row)?,
             Place::Repeats(what) => {
                 self.reverse(cause, &fact, &what)?;
                 taken.corrected = row.amount.saturating_neg();
@@ -364,13 +365,14 @@ fn place(connection: &Connection, row: &Row) -> Result<Place, StoreError> {
     };
     let Some(paid) = Paid::of_object(object) else { return Ok(Place::Own) };
     if row.amount < 0 {
-        return Ok(Place::TakenBack(paid));
+        return Ok(Place::PartOf(paid));
     }
-    Ok(match ledger::granted_by(connection, &paid.fact())? {
+    let fact = paid.fact();
+    Ok(match ledger::granted_by(connection, &fact)? {
         None => Place::First(paid),
         // A grant of several units has several rows.
-        Some(grant) if imports::lacks_unit(connection, &grant, object, &row.unit)? => Place::Own,
-        Some(_) => Place::Repeats(paid.fact().to_string()),
+        Some(grant) if imports::lacks_unit(connection, &grant, &fact, &row.unit)? => Place::PartOf(paid),
+        Some(_) => Place::Repeats(fact.to_string()),
     })
 }
 

@@ -4,6 +4,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
+use crate::domain::decision::Fact;
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;
 
@@ -28,20 +29,21 @@ pub fn remember(
     Ok(())
 }
 
-/// Whether `grant`, the event of a grant, was a row of a table, and no row about this object has given this unit yet.
+/// Whether `grant`, the event of the grant of `fact`, was a row of a table, and no row has given this unit for it yet.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn lacks_unit(connection: &Connection, grant: &EventId, object: &str, unit: &str) -> Result<bool, StoreError> {
+pub fn lacks_unit(connection: &Connection, grant: &EventId, fact: &Fact, unit: &str) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM imported_rows WHERE event_id = :grant)
-                AND NOT EXISTS (SELECT 1 FROM imported_rows r
-                                JOIN ledger_entries e ON e.source_event_id = r.event_id
-                                JOIN ledger_lines l ON l.entry_id = e.entry_id
-                                WHERE r.source_object = :object AND l.unit = :unit AND l.amount > 0)",
+                AND NOT EXISTS (SELECT 1 FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
+                                WHERE e.fact = :fact AND l.unit = :unit)
+                AND NOT EXISTS (SELECT 1 FROM ledger_lines l JOIN ledger_entries e ON e.entry_id = l.entry_id
+                                WHERE l.root = :fact AND l.is_root = 0 AND l.unit = :unit AND l.amount > 0
+                                  AND e.kind = 'import')",
         )?
-        .query_row(named_params! { ":grant": grant, ":object": object, ":unit": unit }, |row| row.get(0))?)
+        .query_row(named_params! { ":grant": grant, ":fact": fact, ":unit": unit }, |row| row.get(0))?)
 }
 
 /// The event that had the effect of a row without an object before: a row of the same source event, account, unit and

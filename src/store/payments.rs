@@ -350,20 +350,24 @@ pub fn checkout_root(
     Ok(Root { fact, decided, amount_paid, currency, payments })
 }
 
-/// The grant of a fact with what was taken back of it. One that is reversed has no units left that could be corrected.
+/// The grant of a fact with what was taken back of it; of an old table's, also its further rows for the same thing, each
+/// in a unit of its own. What is reversed has no units left that could be corrected.
 fn granted(connection: &Connection, fact: &Fact) -> Result<Option<Granted>, StoreError> {
-    let sql = "SELECT g.account_id, l.unit, l.amount,
-                      (SELECT -coalesce(sum(c.amount), 0)
-                       FROM ledger_lines c JOIN ledger_entries e ON e.entry_id = c.entry_id
-                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit AND e.account_id = g.account_id
-                      ) AS taken,
-                      (SELECT -coalesce(sum(c.amount), 0)
-                       FROM ledger_lines c JOIN ledger_entries e ON e.entry_id = c.entry_id
-                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit AND e.account_id = g.account_id
-                         AND e.kind = 'import') AS taken_before,
+    let sql = "WITH rows AS (SELECT e.entry_id, e.account_id, e.kind, l.is_root, l.unit, l.amount
+                             FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
+                             WHERE e.fact = :fact
+                             UNION ALL
+                             SELECT e.entry_id, e.account_id, e.kind, l.is_root, l.unit, l.amount
+                             FROM ledger_lines l JOIN ledger_entries e ON e.entry_id = l.entry_id
+                             WHERE l.root = :fact AND l.is_root = 0)
+               SELECT g.account_id, g.unit, g.amount, -coalesce(sum(c.amount), 0) AS taken,
+                      -coalesce(sum(c.amount) FILTER (WHERE c.kind = 'import'), 0) AS taken_before,
                       EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = g.entry_id) AS is_reversed
-               FROM ledger_entries g JOIN ledger_lines l ON l.entry_id = g.entry_id
-               WHERE g.fact = :fact AND l.amount > 0 ORDER BY l.unit";
+               FROM rows g
+               LEFT JOIN rows c ON c.unit = g.unit AND c.account_id = g.account_id AND c.entry_id <> g.entry_id
+               WHERE g.amount > 0 AND (g.is_root OR g.kind = 'import')
+                 AND g.account_id = (SELECT account_id FROM ledger_entries WHERE fact = :fact)
+               GROUP BY g.unit ORDER BY g.unit";
     let rows: Vec<(AccountId, Option<UnitGranted>)> =
         select(connection, sql, named_params! { ":fact": fact }, |row| {
             let unit = UnitGranted {

@@ -236,6 +236,37 @@ fn refunded_later(id: &str, amount: i64) -> Value {
 }
 
 #[test]
+fn every_unit_of_an_imported_invoice_is_taken_back() {
+    let credits = "cus_1,credits,100,evt_a,in_1,1780000001\n";
+    // The tokens after the credits, and before them; one row of another account.
+    for tokens in ["cus_1,tokens,50,evt_b,in_1,1780000002\n", "cus_1,tokens,50,evt_b,in_1,1780000000\n"] {
+        for tables in [vec![format!("{credits}{tokens}")], vec![tokens.into(), credits.into()]] {
+            for refund_first in [false, true] {
+                let billing = Setup::new().toml("[credits]\nsince = \"2200-01-01\"\n").spawn();
+                sends(&billing, &invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2000), "200 completed no_effect");
+                sends(&billing, &linked("evt_2", "in_1", 1), "200 completed no_effect");
+                if refund_first {
+                    sends(&billing, &refunded("evt_3", 1, 500), "200 completed no_effect");
+                }
+                tables.iter().for_each(|rows| drop(import(&billing, rows)));
+                import(
+                    &billing,
+                    "cus_1,tokens,50,evt_c,in_1,\ncus_1,tokens,-10,evt_d,in_1,\ncus_2,coins,7,evt_e,in_1,\n",
+                );
+                if !refund_first {
+                    sends(&billing, &refunded("evt_3", 1, 500), "200 completed applied");
+                }
+                assert_eq!(billing.rows(BALANCES), ["cus_1|credits|75", "cus_1|tokens|38", "cus_2|coins|7"]);
+                sends(&billing, &refunded("evt_4", 1, 2000), "200 completed applied");
+                assert_eq!(billing.rows(BALANCES), ["cus_1|credits|0", "cus_1|tokens|0", "cus_2|coins|7"]);
+                assert_eq!(repair(&billing).duplicates, []);
+                assert_eq!(billing.violations(), [""; 0]);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_old_system_and_the_books_took_back_both_is_given_again_once() {
     let billing = spawn();
     sends(&billing, &invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2000), "200 completed applied");
