@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
@@ -10,28 +10,21 @@ use crate::domain::decision::Outcome;
 use crate::domain::event::PaymentRef;
 use crate::domain::ids::{AccountId, ChargeId, EventId, PaymentId};
 use crate::ops::apply::{Books, Cause};
+use crate::ops::ingest::Errand;
 use crate::ops::paid::Paid;
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::imports::Row;
 use crate::store::ledger::{self, Held, Posted};
-use crate::store::{StoreError, imports, payments};
+use crate::store::rehearsal::Rehearsal;
+use crate::store::{Desk as _, StoreError, imports, payments};
 
 /// How many entries one transaction reverses at most, so that a server beside it waits for a moment only.
 const REVERSALS_MAX: usize = 500;
 
-/// On whose behalf.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
-    /// Who.
-    pub operator: &'a str,
-    /// The mode of the books.
-    pub livemode: bool,
-}
-
 /// What was found, and done, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// False: everything was taken back, nothing has changed.
+    /// False: it was done to a copy, and nothing has changed.
     pub applied: bool,
     /// Each grant too many.
     pub duplicates: Vec<Duplicate>,
@@ -71,29 +64,29 @@ pub struct Balance {
 ///
 /// # Errors
 /// [`StoreError`]; what earlier transactions reversed stays.
-pub fn apply(connection: &mut Connection, terms: Terms<'_>, now: UnixMillis) -> Result<Report, StoreError> {
-    let mut done = Vec::new();
-    for some in find(connection)?.chunks(REVERSALS_MAX) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        done.extend(reverse_all(&transaction, some, terms, now)?);
-        transaction.commit()?;
-    }
-    Ok(report(true, done))
+pub fn apply(connection: &mut Connection, errand: &Errand, now: UnixMillis) -> Result<Report, StoreError> {
+    reverse_everything(connection, errand, now).map(|done| report(true, done))
 }
 
-/// Reverses it and takes everything back: shows what [`apply`] would do.
+/// Reverses it in a copy of the books: shows what [`apply`] would do.
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn rehearse(connection: &mut Connection, terms: Terms<'_>, now: UnixMillis) -> Result<Report, StoreError> {
-    let found = find(connection)?;
-    if found.is_empty() {
-        return Ok(report(false, Vec::new()));
+pub fn rehearse(copy: &mut Rehearsal, errand: &Errand, now: UnixMillis) -> Result<Report, StoreError> {
+    reverse_everything(copy.connection(), errand, now).map(|done| report(false, done))
+}
+
+fn reverse_everything(
+    connection: &mut Connection,
+    errand: &Errand,
+    now: UnixMillis,
+) -> Result<Vec<Duplicate>, StoreError> {
+    let mut done = Vec::new();
+    for some in find(connection)?.chunks(REVERSALS_MAX) {
+        let (some, errand) = (some.to_vec(), errand.clone());
+        done.extend(connection.write(move |transaction| reverse_all(transaction, &some, &errand, now))?);
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let done = reverse_all(&transaction, &found, terms, now)?;
-    transaction.rollback()?;
-    Ok(report(false, done))
+    Ok(done)
 }
 
 fn report(applied: bool, duplicates: Vec<Duplicate>) -> Report {
@@ -228,19 +221,19 @@ fn payment_named(object: &str) -> Option<PaymentRef> {
 fn reverse_all(
     transaction: &Transaction<'_>,
     found: &[Found],
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
 ) -> Result<Vec<Duplicate>, StoreError> {
     let mut books = Books { connection: transaction, now, chain: None };
     let mut done = Vec::new();
     for one in found {
-        done.extend(reverse(&mut books, one, terms)?);
+        done.extend(reverse(&mut books, one, errand)?);
     }
     Ok(done)
 }
 
 /// Reverses an entry, if it and the one that stays still stand: somebody else may have been faster.
-fn reverse(books: &mut Books<'_>, found: &Found, terms: Terms<'_>) -> Result<Option<Duplicate>, StoreError> {
+fn reverse(books: &mut Books<'_>, found: &Found, errand: &Errand) -> Result<Option<Duplicate>, StoreError> {
     let (connection, now) = (books.connection, books.now);
     let (Some(kept), Some(extra)) = (ledger::held(connection, &found.kept)?, ledger::held(connection, &found.extra)?)
     else {
@@ -257,7 +250,7 @@ fn reverse(books: &mut Books<'_>, found: &Found, terms: Terms<'_>) -> Result<Opt
         source: Source::Operator,
         kind: "operator.reversal",
         api_version: None,
-        livemode: terms.livemode,
+        livemode: errand.rules().policy.livemode,
         stripe_account: None,
         object_id: None,
         account: Some(&account),
@@ -267,7 +260,6 @@ fn reverse(books: &mut Books<'_>, found: &Found, terms: Terms<'_>) -> Result<Opt
     if events::complete(connection, &meta, Outcome::Applied, Some(&why), now)? == Claim::Lost {
         return Err(damaged(format!("the event {event} exists, and its reversal does not")));
     }
-    let actor = format!("operator:{}", terms.operator);
-    let lines = books.reverse(Cause { event: &meta, actor: &actor }, &extra, &why)?;
+    let lines = books.reverse(Cause { event: &meta, actor: errand.actor() }, &extra, &why)?;
     Ok(Some(Duplicate { paid: found.paid.clone(), kept, extra, event_id: event.to_string(), lines }))
 }

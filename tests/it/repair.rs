@@ -3,6 +3,7 @@
 use billingd::ops::import_ledger::{self, ImportError, Report, RowResult};
 use billingd::ops::repair;
 use billingd::store::open;
+use billingd::store::rehearsal::Rehearsal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -37,14 +38,16 @@ fn rehearse_import(billing: &Billing, rows: &str) -> Report {
     import_ledger::rehearse(&mut beside(billing), &rows, terms, NOW * 1000).expect("a rehearsal")
 }
 
-const OPERATOR: repair::Terms<'_> = repair::Terms { operator: "alice", livemode: false };
-
 fn repair(billing: &Billing) -> repair::Report {
-    repair::apply(&mut beside(billing), OPERATOR, NOW * 1000).expect("a repair")
+    repair::apply(&mut beside(billing), &billing.errand_of("alice"), NOW * 1000).expect("a repair")
+}
+
+fn copy(billing: &Billing) -> Rehearsal {
+    Rehearsal::begin(&billing.database()).expect("a copy of the books")
 }
 
 fn rehearse_repair(billing: &Billing) -> repair::Report {
-    repair::rehearse(&mut beside(billing), OPERATOR, NOW * 1000).expect("a rehearsal")
+    repair::rehearse(&mut copy(billing), &billing.errand_of("alice"), NOW * 1000).expect("a rehearsal")
 }
 
 /// Which fact stays and which is reversed, and by how much.
