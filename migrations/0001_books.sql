@@ -150,6 +150,14 @@ CREATE TABLE checkouts (
 
 CREATE INDEX checkouts_payment ON checkouts (payment_intent) WHERE payment_intent IS NOT NULL;
 
+-- Which session made which invoice. The grant is the invoice's; an old table may have given for the session.
+CREATE TABLE checkout_invoices (
+    checkout_id TEXT PRIMARY KEY,
+    invoice_id  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX checkout_invoices_invoice ON checkout_invoices (invoice_id);
+
 -- Which charge belongs to which payment intent.
 CREATE TABLE payment_names (
     charge_id      TEXT PRIMARY KEY,

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::clock::UnixMillis;
 use crate::domain::decide;
-use crate::domain::decision::{Fact, Need, Outcome};
+use crate::domain::decision::{Effect, Fact, Need, Outcome};
 use crate::domain::event::UnixSeconds;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
@@ -319,7 +319,8 @@ impl Run<'_> {
     fn settle(&mut self, cause: Cause<'_>, paid: &Paid, row: &Row) -> Result<i64, StoreError> {
         let connection = self.books.connection;
         let before = self.balance_of(row)?;
-        self.books.apply_after(1, cause, &decide::settle_grant(&paid.root(connection)?))?;
+        let effects: Vec<Effect> = paid.roots(connection)?.iter().flat_map(decide::settle_grant).collect();
+        self.books.apply_after(1, cause, &effects)?;
         Ok(self.balance_of(row)?.saturating_sub(before))
     }
 
@@ -363,7 +364,8 @@ fn place(connection: &Connection, row: &Row) -> Result<Place, StoreError> {
         let held = imports::of_same_source(connection, source, &row.account, &row.unit, row.amount)?;
         return Ok(held.map_or(Place::Own, Place::Repeats));
     };
-    let Some(paid) = Paid::of_object(object) else { return Ok(Place::Own) };
+    let Some(named) = Paid::of_object(object) else { return Ok(Place::Own) };
+    let paid = named.as_granted(connection)?;
     if row.amount < 0 {
         return Ok(Place::PartOf(paid));
     }

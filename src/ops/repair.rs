@@ -121,6 +121,9 @@ fn find(connection: &mut Connection) -> Result<Vec<Found>, StoreError> {
     for (invoice, checkout) in imports::granted_as_both(&snapshot)? {
         for fact in [format!("grant:invoice:{invoice}"), format!("grant:checkout:{checkout}")] {
             groups.add(format!("invoice {invoice}"), ledger::held(&snapshot, &fact)?);
+            for part in imports::parts_of(&snapshot, &fact)? {
+                groups.add(format!("invoice {invoice}"), ledger::held(&snapshot, &part)?);
+            }
         }
     }
     for row in imports::with_own_key(&snapshot)? {
@@ -139,8 +142,8 @@ impl Groups {
         group.extend(held.filter(|held| group.iter().all(|other| other.entry_id != held.entry_id)));
     }
 
-    /// All but the first of each group. A grant with the key of what was paid comes before rows with keys of their own,
-    /// because refunds find it.
+    /// All but the first of each group and what belongs to it. A grant with the key of what was paid comes before rows
+    /// with keys of their own, because refunds find it.
     fn extras(self) -> Vec<Found> {
         let mut found = Vec::new();
         let mut gone = BTreeSet::new();
@@ -149,7 +152,7 @@ impl Groups {
             group.sort_by_key(|held| (held.fact.starts_with("import:"), held.entry_id));
             let mut group = group.into_iter();
             let Some(kept) = group.next() else { continue };
-            for extra in group {
+            for extra in group.filter(|held| held.root != kept.root) {
                 gone.insert(extra.entry_id);
                 found.push(Found { paid: paid.clone(), kept: kept.fact.clone(), extra: extra.fact });
             }
@@ -158,15 +161,17 @@ impl Groups {
     }
 }
 
-/// A row is one too many if a grant covers what it was given for, or another row was given for the same payment.
+/// A row is one too many if a grant covers what it was given for, or another row was given for the same payment. A row
+/// that is a part of a grant stays or goes with it.
 fn look_at_row(connection: &Connection, row: &Row, groups: &mut Groups) -> Result<(), StoreError> {
-    let Some(held) = ledger::held(connection, &row.fact)? else { return Ok(()) };
+    let Some(held) = ledger::held(connection, &row.fact)?.filter(|held| held.root == held.fact) else { return Ok(()) };
     let object = match &row.object {
         Some(object) => Some(object.clone()),
         None => imports::object_of(connection, &row.source_event)?,
     };
     let Some(object) = object else { return Ok(()) };
     if let Some(paid) = Paid::of_object(&object) {
+        let paid = paid.as_granted(connection)?;
         let grant = ledger::held(connection, paid.fact().as_str())?;
         if let Some(grant) = grant.filter(|grant| covers(grant, &held)) {
             groups.add(named(&paid), Some(grant));
@@ -182,6 +187,7 @@ fn look_at_row(connection: &Connection, row: &Row, groups: &mut Groups) -> Resul
         None => Vec::new(),
     };
     for paid in invoices.chain(checkouts.into_iter().map(Paid::Checkout)) {
+        let paid = paid.as_granted(connection)?;
         let grant = ledger::held(connection, paid.fact().as_str())?;
         if let Some(grant) = grant.filter(|grant| covers(grant, &held)) {
             groups.add(named(&paid), Some(grant));

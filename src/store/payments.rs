@@ -50,6 +50,20 @@ pub fn save_checkout(connection: &Connection, checkout: &CheckoutRow, source: &E
     Ok(())
 }
 
+/// Remembers which invoice a session made.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn tie_checkout(connection: &Connection, checkout: &CheckoutId, invoice: &InvoiceId) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO checkout_invoices (checkout_id, invoice_id) VALUES (:checkout, :invoice)
+             ON CONFLICT (checkout_id) DO NOTHING",
+        )?
+        .execute(named_params! { ":checkout": checkout, ":invoice": invoice })?;
+    Ok(())
+}
+
 /// Remembers that a charge belongs to a payment intent.
 ///
 /// # Errors
@@ -285,11 +299,63 @@ pub fn checkouts_of(connection: &Connection, intent: &PaymentId) -> Result<Vec<C
     select(connection, sql, named_params! { ":intent": intent }, |row| row.get("checkout_id"))
 }
 
-/// What is known about an invoice that was paid; `told` are payments that an event ties to it now.
+/// The sessions that made an invoice: one at most, as Stripe has it.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[PaymentRef]) -> Result<Root, StoreError> {
+pub fn sessions_of(connection: &Connection, invoice: &InvoiceId) -> Result<Vec<CheckoutId>, StoreError> {
+    let sql = "SELECT checkout_id FROM checkout_invoices WHERE invoice_id = :invoice ORDER BY checkout_id";
+    select(connection, sql, named_params! { ":invoice": invoice }, |row| row.get("checkout_id"))
+}
+
+/// The invoice that a session made.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn invoice_of(connection: &Connection, checkout: &CheckoutId) -> Result<Option<InvoiceId>, StoreError> {
+    let sql = "SELECT invoice_id FROM checkout_invoices WHERE checkout_id = :checkout";
+    Ok(select(connection, sql, named_params! { ":checkout": checkout }, |row| row.get("invoice_id"))?.pop())
+}
+
+/// What is known about an invoice that was paid, under each key that has granted it: its own, and that of its session,
+/// for which an old table may have given. `told` are payments that an event ties to it now.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn invoice_roots(
+    connection: &Connection,
+    invoice: &InvoiceId,
+    told: &[PaymentRef],
+) -> Result<Vec<Root>, StoreError> {
+    let own = invoice_root(connection, invoice, told)?;
+    let mut roots = Vec::new();
+    for session in sessions_of(connection, invoice)? {
+        roots.extend(granted_as(&own, Fact::checkout(&session), connection)?);
+    }
+    if roots.is_empty() || matches!(own.decided, Decided::Granted(_)) {
+        roots.insert(0, own);
+    }
+    Ok(roots)
+}
+
+/// What is known about the invoice that a session made, if the session has granted it.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn session_root(
+    connection: &Connection,
+    session: &CheckoutId,
+    invoice: &InvoiceId,
+) -> Result<Option<Root>, StoreError> {
+    granted_as(&invoice_root(connection, invoice, &[])?, Fact::checkout(session), connection)
+}
+
+fn granted_as(root: &Root, fact: Fact, connection: &Connection) -> Result<Option<Root>, StoreError> {
+    let granted = granted(connection, &fact)?;
+    Ok(granted.map(|granted| Root { fact, decided: Decided::Granted(granted), ..root.clone() }))
+}
+
+fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[PaymentRef]) -> Result<Root, StoreError> {
     let fact = Fact::invoice(invoice);
     let row: Option<(String, i64, Currency)> = connection
         .prepare_cached("SELECT status, amount_paid, currency FROM invoices WHERE invoice_id = :invoice")?

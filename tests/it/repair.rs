@@ -94,6 +94,17 @@ fn checkout(id: &str, session: &str, number: usize) -> Value {
     event(Shape::New, id, "checkout.session.completed", object)
 }
 
+/// A session of an invoice, in this mode.
+fn session(id: &str, mode: &str, number: usize) -> Value {
+    let mut event = checkout(id, "cs_9", number);
+    event["data"]["object"]["mode"] = json!(mode);
+    event["data"]["object"]["invoice"] = json!("in_9");
+    if mode == "subscription" {
+        event["data"]["object"]["payment_intent"] = Value::Null;
+    }
+    event
+}
+
 /// 18 accounts with their credits twice, one of them with two invoices over the same amount, and some that were spent.
 fn incident() -> String {
     let mut rows = String::new();
@@ -340,6 +351,66 @@ fn one_payment_under_two_keys_keeps_the_first_and_its_refunds() {
         assert_eq!(billing.rows(BALANCES), ["cus_1|usd|2000"]);
         assert_eq!(billing.violations(), [""; 0]);
     }
+}
+
+#[test]
+fn a_session_that_an_old_table_names_and_its_invoice_are_one_purchase() {
+    let rows = "cus_1,usd,2000,evt_a,cs_9,1780000000\ncus_1,tokens,50,evt_b,cs_9,1780000001\n";
+    for mode in ["payment", "subscription"] {
+        // At each place where the table can come in, with the session before or after the invoice.
+        for (table_at, session_first) in [(0, true), (0, false), (1, true), (1, false), (3, true), (3, false)] {
+            let billing = spawn();
+            let paid = invoice_paid(Shape::New, "evt_2", "in_9", "cus_1", 2000);
+            let told = session("evt_1", mode, 9);
+            let webhooks = if session_first { [told, paid] } else { [paid, told] };
+            for (at, event) in webhooks.iter().chain([&linked("evt_3", "in_9", 9)]).enumerate() {
+                if at == table_at {
+                    import(&billing, rows);
+                }
+                assert_eq!(billing.stripe_sends(event).status, 200);
+            }
+            if table_at == 3 {
+                import(&billing, rows);
+            }
+            let case = format!("{mode}, table at {table_at}, session first: {session_first}");
+            // Nothing ties the two when the second of them gives.
+            let granted_twice = !session_first && table_at < 3;
+            assert_eq!(repair(&billing).duplicates.is_empty(), !granted_twice, "{case}");
+            assert_eq!(repair(&billing).duplicates, [], "{case}");
+            let kept = billing.rows(BALANCES);
+            let expected: &[&str] = if table_at == 0 || (table_at == 1 && session_first) {
+                &["cus_1|tokens|50", "cus_1|usd|2000"]
+            } else {
+                &["cus_1|tokens|0", "cus_1|usd|2000"]
+            };
+            assert_eq!(kept, expected, "{case}");
+            sends(&billing, &refunded("evt_4", 9, 1000), "200 completed applied");
+            assert_eq!(billing.row("SELECT balance FROM v_balances WHERE unit = 'usd'"), "1000", "{case}");
+            import(&billing, "cus_1,usd,2000,evt_c,in_9,\ncus_1,usd,-1000,evt_d,cs_9,\ncus_1,usd,2000,evt_e,cs_9,\n");
+            sends(&billing, &refunded("evt_5", 9, 2000), "200 completed applied");
+            assert!(billing.rows(BALANCES).iter().all(|balance| balance.ends_with("|0")), "{case}");
+            assert_eq!(repair(&billing).duplicates, [], "{case}");
+            assert_eq!(billing.violations(), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn what_was_refunded_before_the_session_is_known_is_taken_back_once_it_is() {
+    let billing = Setup::new().toml("[credits]\nsince = \"2200-01-01\"\n").spawn();
+    import(&billing, "cus_1,usd,2000,evt_a,cs_9,1780000000\n");
+    sends(&billing, &linked("evt_1", "in_9", 9), "200 completed no_effect");
+    // The refund waits, because nothing tells of the invoice; later that it granted nothing.
+    sends(&billing, &refunded("evt_2", 9, 500), "202 pending grant:invoice:in_9");
+    sends(&billing, &session("evt_3", "subscription", 9), "200 completed no_effect");
+    wait_until("the refund has run", || billing.rows(BALANCES) == ["cus_1|usd|1500"]);
+    let billing = Setup::new().toml("[credits]\nsince = \"2200-01-01\"\n").spawn();
+    import(&billing, "cus_1,usd,2000,evt_a,cs_9,1780000000\n");
+    sends(&billing, &linked("evt_1", "in_9", 9), "200 completed no_effect");
+    sends(&billing, &invoice_paid(Shape::New, "evt_2", "in_9", "cus_1", 2000), "200 completed no_effect");
+    sends(&billing, &refunded("evt_3", 9, 500), "200 completed no_effect");
+    sends(&billing, &session("evt_4", "subscription", 9), "200 completed applied");
+    assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1500"]);
 }
 
 #[test]
