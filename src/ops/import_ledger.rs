@@ -4,7 +4,7 @@ mod table;
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -16,10 +16,12 @@ use crate::domain::event::UnixSeconds;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::ops::apply::{Books, Cause};
+use crate::ops::ingest::Errand;
 use crate::ops::paid::Paid;
 use crate::store::events::{self, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
-use crate::store::{StoreError, accounts, imports};
+use crate::store::rehearsal::Rehearsal;
+use crate::store::{Desk, StoreError, accounts, imports, savepoint};
 
 pub use table::{BadTable, Row, read};
 
@@ -29,19 +31,10 @@ const ROWS_MAX: usize = 500;
 /// How many bytes of its hash name a row.
 const HASH_BYTES: usize = 16;
 
-/// On whose behalf rows are taken over.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
-    /// Who.
-    pub operator: &'a str,
-    /// The mode of the books.
-    pub livemode: bool,
-}
-
 /// What was done, or would be.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// False: everything was taken back, nothing has changed.
+    /// False: it was done to a copy, and nothing has changed.
     pub applied: bool,
     /// How many rows stand in the books now.
     pub imported: usize,
@@ -142,45 +135,43 @@ pub enum ImportError {
 pub fn apply(
     connection: &mut Connection,
     rows: &[Row],
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
 ) -> Result<Report, ImportError> {
-    let mut progress = Progress::default();
-    for some in in_order(rows)?.chunks(ROWS_MAX) {
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-        take_all(&transaction, some, terms, now, &mut progress)?;
-        transaction.commit().map_err(StoreError::from)?;
-    }
-    Ok(progress.report(true))
+    take_everything(connection, rows, errand, now).map(|progress| progress.report(true))
 }
 
-/// Takes the rows over and takes everything back: shows what [`apply`] would do.
+/// Takes the rows over into a copy of the books: shows what [`apply`] would do.
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn rehearse(
-    connection: &mut Connection,
+pub fn rehearse(copy: &mut Rehearsal, rows: &[Row], errand: &Errand, now: UnixMillis) -> Result<Report, ImportError> {
+    take_everything(copy.connection(), rows, errand, now).map(|progress| progress.report(false))
+}
+
+fn take_everything(
+    desk: &mut impl Desk,
     rows: &[Row],
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
-) -> Result<Report, ImportError> {
+) -> Result<Progress, ImportError> {
     let mut progress = Progress::default();
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    take_all(&transaction, &in_order(rows)?, terms, now, &mut progress)?;
-    transaction.rollback().map_err(StoreError::from)?;
-    Ok(progress.report(false))
+    for some in in_order(rows)?.chunks(ROWS_MAX) {
+        let (some, errand, so_far) = (some.to_vec(), errand.clone(), progress);
+        progress = desk.write(move |transaction| take_some(transaction, &some, &errand, now, so_far))??;
+    }
+    Ok(progress)
 }
 
 /// The rows with their events, the oldest first, so that the order of the file decides only where nothing else does.
-fn in_order(rows: &[Row]) -> Result<Vec<(EventId, &Row)>, StoreError> {
+fn in_order(rows: &[Row]) -> Result<Vec<(EventId, Row)>, StoreError> {
     let mut occurrences: HashMap<Content<'_>, u64> = HashMap::with_capacity(rows.len());
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
         let content = content(row);
         let occurrence = occurrences.entry(content).or_default();
         *occurrence += 1;
-        all.push((event_id(&format!("import:{}", hash(&content, *occurrence)))?, row));
+        all.push((event_id(&format!("import:{}", hash(&content, *occurrence)))?, row.clone()));
     }
     all.sort_by_key(|(_, row)| (row.created.unwrap_or(UnixSeconds::MAX), row.line));
     Ok(all)
@@ -205,23 +196,30 @@ fn event_id(text: &str) -> Result<EventId, StoreError> {
         .map_err(|error| StoreError::Damaged { what: format!("event id {text}"), problem: error.to_string() })
 }
 
-fn take_all(
+/// All of these rows, or none.
+fn take_some(
     transaction: &Transaction<'_>,
-    rows: &[(EventId, &Row)],
-    terms: Terms<'_>,
+    rows: &[(EventId, Row)],
+    errand: &Errand,
     now: UnixMillis,
-    progress: &mut Progress,
-) -> Result<(), ImportError> {
-    let actor = format!("operator:{}", terms.operator);
-    let mut run = Run { books: Books { connection: transaction, now, chain: None }, terms, actor: &actor, progress };
-    rows.iter().try_for_each(|(event, row)| run.take(event, row))
+    mut progress: Progress,
+) -> Result<Result<Progress, ImportError>, StoreError> {
+    let books = Books { connection: transaction, now, chain: None };
+    let mut run = Run { books, errand, progress: &mut progress };
+    match rows.iter().try_for_each(|(event, row)| run.take(event, row)) {
+        Ok(()) => Ok(Ok(progress)),
+        Err(ImportError::Store(error)) => Err(error),
+        Err(refused) => {
+            savepoint::begin_anew(transaction)?;
+            Ok(Err(refused))
+        }
+    }
 }
 
 /// One transaction's worth of rows.
 struct Run<'a> {
     books: Books<'a>,
-    terms: Terms<'a>,
-    actor: &'a str,
+    errand: &'a Errand,
     progress: &'a mut Progress,
 }
 
@@ -278,7 +276,7 @@ impl Run<'_> {
             Place::First(_) | Place::PartOf(_) | Place::Own => None,
         };
         let meta = self.meta(event, row);
-        let cause = Cause { event: &meta, actor: self.actor };
+        let cause = Cause { event: &meta, actor: self.errand.actor() };
         events::complete(connection, &meta, Outcome::Applied, reason.as_deref(), now)?;
         accounts::open(connection, &row.account)?;
         imports::remember(connection, event, row.source_event.as_str(), row.source_object.as_deref())?;
@@ -348,7 +346,7 @@ impl Run<'_> {
             source: Source::Import,
             kind: "import.row",
             api_version: None,
-            livemode: self.terms.livemode,
+            livemode: self.errand.rules().policy.livemode,
             stripe_account: None,
             object_id: row.source_object.as_deref(),
             account: Some(&row.account),

@@ -2,13 +2,11 @@
 
 use billingd::ops::import_ledger::{self, ImportError, Report, RowResult};
 use billingd::ops::repair;
-use billingd::store::open;
 use billingd::store::rehearsal::Rehearsal;
-use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::fixtures::{Shape, event, invoice_paid};
-use super::harness::{Billing, NOW, Setup, binding, spawn, wait_until};
+use super::harness::{Billing, NOW, Setup, spawn, wait_until};
 use super::sim::Rng;
 
 const HEADER: &str = "account_id,unit,amount,source_event_id,source_object,created_at\n";
@@ -18,28 +16,22 @@ const LEDGER: &str =
 
 const BALANCES: &str = "SELECT account_id, unit, balance FROM v_balances ORDER BY 1, 2";
 
-fn beside(billing: &Billing) -> Connection {
-    open::beside(&billing.database(), &binding()).expect("a connection beside the server")
-}
-
-fn import_into(connection: &mut Connection, rows: &str) -> Result<Report, ImportError> {
+fn try_import(billing: &Billing, rows: &str) -> Result<Report, ImportError> {
     let rows = import_ledger::read(format!("{HEADER}{rows}").as_bytes()).expect("a table");
-    let terms = import_ledger::Terms { operator: "alice", livemode: false };
-    import_ledger::apply(connection, &rows, terms, NOW * 1000)
+    import_ledger::apply(&mut billing.beside(), &rows, &billing.errand_of("alice"), NOW * 1000)
 }
 
 fn import(billing: &Billing, rows: &str) -> Report {
-    import_into(&mut beside(billing), rows).expect("an import")
+    try_import(billing, rows).expect("an import")
 }
 
 fn rehearse_import(billing: &Billing, rows: &str) -> Report {
     let rows = import_ledger::read(format!("{HEADER}{rows}").as_bytes()).expect("a table");
-    let terms = import_ledger::Terms { operator: "alice", livemode: false };
-    import_ledger::rehearse(&mut beside(billing), &rows, terms, NOW * 1000).expect("a rehearsal")
+    import_ledger::rehearse(&mut copy(billing), &rows, &billing.errand_of("alice"), NOW * 1000).expect("a rehearsal")
 }
 
 fn repair(billing: &Billing) -> repair::Report {
-    repair::apply(&mut beside(billing), &billing.errand_of("alice"), NOW * 1000).expect("a repair")
+    repair::apply(&mut billing.beside(), &billing.errand_of("alice"), NOW * 1000).expect("a repair")
 }
 
 fn copy(billing: &Billing) -> Rehearsal {
@@ -478,7 +470,7 @@ fn many_rows_go_in_beside_a_running_server_and_after_an_interruption() {
         "CREATE TRIGGER broken BEFORE INSERT ON ledger_lines WHEN NEW.root = 'grant:invoice:in_t1100'
          BEGIN SELECT RAISE(ABORT, 'made by a test'); END",
     );
-    import_into(&mut beside(&billing), &rows).expect_err("a broken database");
+    try_import(&billing, &rows).expect_err("a broken database");
     assert_eq!(billing.rows(BALANCES), ["cus_1|credits|10000"], "whole transactions");
     billing.somebody_runs("DROP TRIGGER broken");
     std::thread::scope(|scope| {
@@ -498,7 +490,7 @@ fn many_rows_go_in_beside_a_running_server_and_after_an_interruption() {
 fn a_balance_beyond_counting_is_refused_with_its_line() {
     let billing = spawn();
     let rows = format!("cus_1,credits,{},evt_1,,\ncus_2,credits,1,evt_3,,\ncus_1,credits,1,evt_2,,\n", i64::MAX);
-    let error = import_into(&mut beside(&billing), &rows).expect_err("too much").to_string();
+    let error = try_import(&billing, &rows).expect_err("too much").to_string();
     assert!(error.starts_with("line 4: the balance of cus_1 would be beyond"), "{error}");
     assert_eq!(billing.rows(BALANCES), [""; 0]);
 }
