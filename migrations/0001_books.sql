@@ -153,6 +153,14 @@ CREATE TABLE checkouts (
 
 CREATE INDEX checkouts_payment ON checkouts (payment_intent) WHERE payment_intent IS NOT NULL;
 
+-- Which session made which invoice. The grant is the invoice's; an old table may have given for the session.
+CREATE TABLE checkout_invoices (
+    checkout_id TEXT PRIMARY KEY,
+    invoice_id  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX checkout_invoices_invoice ON checkout_invoices (invoice_id);
+
 -- Which charge belongs to which payment intent.
 CREATE TABLE payment_names (
     charge_id      TEXT PRIMARY KEY,
@@ -276,7 +284,7 @@ CREATE TABLE ledger_lines (
     root              TEXT NOT NULL,
     unit              TEXT NOT NULL,
     amount            INTEGER NOT NULL,
-    is_root           INTEGER NOT NULL CHECK (is_root IN (0, 1)),   -- 0: corrects the entry whose fact is the root
+    is_root           INTEGER NOT NULL CHECK (is_root IN (0, 1)),   -- 0: belongs to the entry whose fact is the root
     price_id          TEXT,
     credits_per_unit  INTEGER,
     original_amount   INTEGER,   -- what was paid, in minor units, if the line is converted

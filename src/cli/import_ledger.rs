@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::clock;
 use crate::config::Config;
-use crate::ops::import_ledger::{self, Report, RowResult, Taken, Terms};
+use crate::ops::import_ledger::{self, Report, RowResult, Taken};
 use crate::store::rehearsal::Rehearsal;
 
 use super::DONE;
@@ -33,13 +33,11 @@ pub(super) fn run(arguments: &Arguments, config: &Config, output: &Output) -> an
     let rows = import_ledger::read(&table).with_context(named)?;
     // Also where nothing is written: the server may have another catalogue.
     let mut connection = super::beside(config)?;
-    let operator = super::operator(arguments.operator.as_deref());
-    let terms = Terms { operator: &operator, livemode: config.stripe.livemode };
+    let errand = super::errand(config, arguments.operator.as_deref())?;
     let report = if arguments.apply {
-        import_ledger::apply(&mut connection, &rows, terms, clock::now())
+        import_ledger::apply(&mut connection, &rows, &errand, clock::now())
     } else {
-        let mut rehearsal = Rehearsal::begin(&config.database.path)?;
-        import_ledger::rehearse(rehearsal.connection(), &rows, terms, clock::now())
+        import_ledger::rehearse(&mut Rehearsal::begin(&config.database.path)?, &rows, &errand, clock::now())
     }
     .with_context(named)?;
     output.show(&report, render)?;

@@ -25,6 +25,8 @@ pub struct UnitGranted {
     pub granted: i64,
     /// What is taken back of it now; from 0 on.
     pub taken: i64,
+    /// How much of that an old table says to have taken back. Only who took it knows why, so it is not given again.
+    pub taken_before: i64,
 }
 
 /// All that is known about one payment.
@@ -293,7 +295,7 @@ pub fn corrections(granted: &Granted, amount_paid: i64, currency: Currency, paym
     let correction = |unit: &UnitGranted| {
         // Within i64: the share is at most 1.
         let target = i64::try_from(i128::from(unit.granted) * share.0 / share.1).unwrap_or(unit.granted);
-        Correction { unit: unit.unit.clone(), amount: unit.taken - target }
+        Correction { unit: unit.unit.clone(), amount: unit.taken - target.max(unit.taken_before) }
     };
     Outcome::Corrections(granted.units.iter().map(correction).filter(|one| one.amount != 0).collect())
 }

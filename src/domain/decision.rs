@@ -82,6 +82,8 @@ pub enum Effect {
     Grant(AccountId, Fact, Vec<GrantLine>),
     /// A paid checkout without invoice.
     SaveCheckout(CheckoutRow),
+    /// A session made an invoice: both are one purchase.
+    TieCheckout(CheckoutId, InvoiceId),
     /// A charge belongs to a payment intent.
     NamePayment(ChargeId, PaymentId),
     /// The newest snapshot of a charge.

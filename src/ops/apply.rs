@@ -70,6 +70,7 @@ impl Books<'_> {
             }
             Effect::LearnPrice(price) => prices::learn(connection, price),
             Effect::SaveCheckout(checkout) => payments::save_checkout(connection, checkout, event),
+            Effect::TieCheckout(checkout, invoice) => payments::tie_checkout(connection, checkout, invoice),
             Effect::NamePayment(charge, intent) => payments::name(connection, charge, intent),
             Effect::SaveCharge(charge) => payments::save_charge(connection, charge),
             Effect::SaveRefund(refund) => payments::save_refund(connection, refund),

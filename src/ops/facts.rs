@@ -98,6 +98,9 @@ fn of_body(connection: &Connection, event: &Event, received: UnixMillis, policy:
                 let told = checkout.payment_intent.as_ref();
                 facts.money.roots.push(payments::checkout_root(connection, &checkout.id, told)?);
             }
+            if let (Some(_), Some(invoice)) = (&facts.granted_by, &checkout.invoice) {
+                facts.money.roots.extend(payments::session_root(connection, &checkout.id, invoice)?);
+            }
             Ok(facts)
         }
         Body::Customer(customer) => Ok(Facts { account: account(connection, Some(&customer.id))?, ..Facts::default() }),
@@ -169,7 +172,7 @@ fn of_invoice(
         ..Facts::default()
     };
     if has_more_to_say(invoice, held.is_linked, &facts) {
-        facts.money.roots.push(payments::invoice_root(connection, &invoice.id, &invoice.payments)?);
+        facts.money.roots = payments::invoice_roots(connection, &invoice.id, &invoice.payments)?;
     }
     if policy.tiers.keep_until_period_end
         && invoice.status == "paid"
@@ -269,7 +272,7 @@ fn of_payment(connection: &Connection, names: &PaymentRef, invoice: Option<&Invo
     paid.extend(invoice.filter(|invoice| !paid.contains(invoice)).cloned());
     let mut roots = Vec::new();
     for invoice in &paid {
-        roots.push(payments::invoice_root(connection, invoice, &[])?);
+        roots.extend(payments::invoice_roots(connection, invoice, &[])?);
     }
     if let Some(intent) = &payment.intent {
         for checkout in payments::checkouts_of(connection, intent)? {

@@ -4,22 +4,24 @@ mod table;
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::clock::UnixMillis;
 use crate::domain::decide;
-use crate::domain::decision::{Fact, Need, Outcome};
+use crate::domain::decision::{Effect, Fact, Need, Outcome};
 use crate::domain::event::UnixSeconds;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::ops::apply::{Books, Cause};
+use crate::ops::ingest::Errand;
 use crate::ops::paid::Paid;
 use crate::store::events::{self, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
-use crate::store::{StoreError, accounts, desk, imports};
+use crate::store::rehearsal::Rehearsal;
+use crate::store::{Desk, StoreError, accounts, imports, savepoint};
 
 pub use table::{BadTable, Row, read};
 
@@ -29,19 +31,10 @@ const ROWS_MAX: usize = 500;
 /// How many bytes of its hash name a row.
 const HASH_BYTES: usize = 16;
 
-/// On whose behalf rows are taken over.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
-    /// Who.
-    pub operator: &'a str,
-    /// The mode of the books.
-    pub livemode: bool,
-}
-
 /// What was done, or would be.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// False: everything was taken back, nothing has changed.
+    /// False: it was done to a copy, and nothing has changed.
     pub applied: bool,
     /// How many rows stand in the books now.
     pub imported: usize,
@@ -80,7 +73,8 @@ pub struct Taken {
     pub fact: Option<String>,
     /// What it repeats: a fact, or the event of another row.
     pub repeats: Option<String>,
-    /// What was taken back of it at once: all of a repeat, and what is known to be refunded of the rest.
+    /// What was taken back of it at once: all of a repeat, and what is known to be refunded of the rest. More than 0: it
+    /// takes back what was taken back already.
     pub corrected: i64,
 }
 
@@ -141,42 +135,43 @@ pub enum ImportError {
 pub fn apply(
     connection: &mut Connection,
     rows: &[Row],
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
 ) -> Result<Report, ImportError> {
-    let mut progress = Progress::default();
-    for some in in_order(rows)?.chunks(ROWS_MAX) {
-        desk::in_turn(connection, |transaction| take_all(transaction, some, terms, now, &mut progress))?;
-    }
-    Ok(progress.report(true))
+    take_everything(connection, rows, errand, now).map(|progress| progress.report(true))
 }
 
-/// Takes the rows over and takes everything back: shows what [`apply`] would do.
+/// Takes the rows over into a copy of the books: shows what [`apply`] would do.
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn rehearse(
-    connection: &mut Connection,
+pub fn rehearse(copy: &mut Rehearsal, rows: &[Row], errand: &Errand, now: UnixMillis) -> Result<Report, ImportError> {
+    take_everything(copy.connection(), rows, errand, now).map(|progress| progress.report(false))
+}
+
+fn take_everything(
+    desk: &mut impl Desk,
     rows: &[Row],
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
-) -> Result<Report, ImportError> {
+) -> Result<Progress, ImportError> {
     let mut progress = Progress::default();
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    take_all(&transaction, &in_order(rows)?, terms, now, &mut progress)?;
-    transaction.rollback().map_err(StoreError::from)?;
-    Ok(progress.report(false))
+    for some in in_order(rows)?.chunks(ROWS_MAX) {
+        let (some, errand, so_far) = (some.to_vec(), errand.clone(), progress);
+        progress = desk.write(move |transaction| take_some(transaction, &some, &errand, now, so_far))??;
+    }
+    Ok(progress)
 }
 
 /// The rows with their events, the oldest first, so that the order of the file decides only where nothing else does.
-fn in_order(rows: &[Row]) -> Result<Vec<(EventId, &Row)>, StoreError> {
+fn in_order(rows: &[Row]) -> Result<Vec<(EventId, Row)>, StoreError> {
     let mut occurrences: HashMap<Content<'_>, u64> = HashMap::with_capacity(rows.len());
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
         let content = content(row);
         let occurrence = occurrences.entry(content).or_default();
         *occurrence += 1;
-        all.push((event_id(&format!("import:{}", hash(&content, *occurrence)))?, row));
+        all.push((event_id(&format!("import:{}", hash(&content, *occurrence)))?, row.clone()));
     }
     all.sort_by_key(|(_, row)| (row.created.unwrap_or(UnixSeconds::MAX), row.line));
     Ok(all)
@@ -201,23 +196,30 @@ fn event_id(text: &str) -> Result<EventId, StoreError> {
         .map_err(|error| StoreError::Damaged { what: format!("event id {text}"), problem: error.to_string() })
 }
 
-fn take_all(
+/// All of these rows, or none.
+fn take_some(
     transaction: &Transaction<'_>,
-    rows: &[(EventId, &Row)],
-    terms: Terms<'_>,
+    rows: &[(EventId, Row)],
+    errand: &Errand,
     now: UnixMillis,
-    progress: &mut Progress,
-) -> Result<(), ImportError> {
-    let actor = format!("operator:{}", terms.operator);
-    let mut run = Run { books: Books { connection: transaction, now, chain: None }, terms, actor: &actor, progress };
-    rows.iter().try_for_each(|(event, row)| run.take(event, row))
+    mut progress: Progress,
+) -> Result<Result<Progress, ImportError>, StoreError> {
+    let books = Books { connection: transaction, now, chain: None };
+    let mut run = Run { books, errand, progress: &mut progress };
+    match rows.iter().try_for_each(|(event, row)| run.take(event, row)) {
+        Ok(()) => Ok(Ok(progress)),
+        Err(ImportError::Store(error)) => Err(error),
+        Err(refused) => {
+            savepoint::begin_anew(transaction)?;
+            Ok(Err(refused))
+        }
+    }
 }
 
 /// One transaction's worth of rows.
 struct Run<'a> {
     books: Books<'a>,
-    terms: Terms<'a>,
-    actor: &'a str,
+    errand: &'a Errand,
     progress: &'a mut Progress,
 }
 
@@ -225,6 +227,9 @@ struct Run<'a> {
 enum Place {
     /// The first row of something that is paid; it takes the key that its webhook would take.
     First(Paid),
+    /// It belongs to the grant of something that is paid: a further unit of it, or what the old system took back, perhaps
+    /// before the grant comes.
+    PartOf(Paid),
     /// Something of its own.
     Own,
     /// Something that the books have already.
@@ -260,23 +265,29 @@ impl Run<'_> {
     fn post(&mut self, event: &EventId, row: &Row, taken: &mut Taken) -> Result<(), StoreError> {
         let (connection, now) = (self.books.connection, self.books.now);
         let place = place(connection, row)?;
-        let fact = match &place {
-            Place::First(paid) => paid.fact(),
-            Place::Own | Place::Repeats(_) => Fact::import(event),
+        let own = Fact::import(event);
+        let (fact, root) = match &place {
+            Place::First(paid) => (paid.fact(), paid.fact()),
+            Place::PartOf(paid) => (own, paid.fact()),
+            Place::Own | Place::Repeats(_) => (own.clone(), own),
         };
         let reason = match &place {
             Place::Repeats(what) => Some(format!("repeats {what}")),
-            Place::First(_) | Place::Own => None,
+            Place::First(_) | Place::PartOf(_) | Place::Own => None,
         };
         let meta = self.meta(event, row);
-        let cause = Cause { event: &meta, actor: self.actor };
+        let cause = Cause { event: &meta, actor: self.errand.actor() };
         events::complete(connection, &meta, Outcome::Applied, reason.as_deref(), now)?;
         accounts::open(connection, &row.account)?;
         imports::remember(connection, event, row.source_event.as_str(), row.source_object.as_deref())?;
-        self.enter(cause, &fact, row)?;
+        self.enter(cause, &fact, &root, row)?;
         (taken.result, taken.fact) = (RowResult::Imported, Some(fact.to_string()));
         match place {
-            Place::First(paid) => taken.corrected = self.settle(cause, &paid, row)?,
+            Place::First(paid) => {
+                events::wake(connection, &Need::Grant(fact))?;
+                taken.corrected = self.settle(cause, &paid, row)?;
+            }
+            Place::PartOf(paid) => taken.corrected = self.settle(cause, &paid, row)?,
             Place::Repeats(what) => {
                 self.reverse(cause, &fact, &what)?;
                 taken.corrected = row.amount.saturating_neg();
@@ -287,13 +298,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn enter(&mut self, cause: Cause<'_>, fact: &Fact, row: &Row) -> Result<(), StoreError> {
+    fn enter(&mut self, cause: Cause<'_>, fact: &Fact, root: &Fact, row: &Row) -> Result<(), StoreError> {
         let at = row.created.unwrap_or(self.books.now / 1000);
-        let entry = Entry { account: &row.account, kind: "import", fact, root: fact, source: cause.event.id, at };
+        let entry = Entry { account: &row.account, kind: "import", fact, root, source: cause.event.id, at };
         let line = GrantLine::plain(row.unit.clone(), row.amount);
         let posted = ledger::post(self.books.connection, &entry, &[line])?;
         let detail = Detail {
             fact: fact.as_str(),
+            root: (root != fact).then_some(root.as_str()),
             lines: &posted,
             source_event_id: row.source_event.as_str(),
             source_object: row.source_object.as_deref(),
@@ -301,12 +313,12 @@ impl Run<'_> {
         self.books.audit(cause, "import", row.account.as_str(), &detail)
     }
 
-    /// Whoever waited for the grant can go on, and what is known to have been paid back is taken back at once.
+    /// What is known to have been paid back is taken back at once, and what was taken for that twice is given again.
     fn settle(&mut self, cause: Cause<'_>, paid: &Paid, row: &Row) -> Result<i64, StoreError> {
         let connection = self.books.connection;
-        events::wake(connection, &Need::Grant(paid.fact()))?;
         let before = self.balance_of(row)?;
-        self.books.apply_after(1, cause, &decide::settle_grant(&paid.root(connection)?))?;
+        let effects: Vec<Effect> = paid.roots(connection)?.iter().flat_map(decide::settle_grant).collect();
+        self.books.apply_after(1, cause, &effects)?;
         Ok(self.balance_of(row)?.saturating_sub(before))
     }
 
@@ -334,7 +346,7 @@ impl Run<'_> {
             source: Source::Import,
             kind: "import.row",
             api_version: None,
-            livemode: self.terms.livemode,
+            livemode: self.errand.rules().policy.livemode,
             stripe_account: None,
             object_id: row.source_object.as_deref(),
             account: Some(&row.account),
@@ -350,18 +362,25 @@ fn place(connection: &Connection, row: &Row) -> Result<Place, StoreError> {
         let held = imports::of_same_source(connection, source, &row.account, &row.unit, row.amount)?;
         return Ok(held.map_or(Place::Own, Place::Repeats));
     };
-    let Some(paid) = Paid::of_object(object).filter(|_| row.amount > 0) else { return Ok(Place::Own) };
-    Ok(match ledger::granted_by(connection, &paid.fact())? {
+    let Some(named) = Paid::of_object(object) else { return Ok(Place::Own) };
+    let paid = named.as_granted(connection)?;
+    if row.amount < 0 {
+        return Ok(Place::PartOf(paid));
+    }
+    let fact = paid.fact();
+    Ok(match ledger::granted_by(connection, &fact)? {
         None => Place::First(paid),
         // A grant of several units has several rows.
-        Some(grant) if imports::lacks_unit(connection, &grant, object, &row.unit)? => Place::Own,
-        Some(_) => Place::Repeats(paid.fact().to_string()),
+        Some(grant) if imports::lacks_unit(connection, &grant, &fact, &row.unit)? => Place::PartOf(paid),
+        Some(_) => Place::Repeats(fact.to_string()),
     })
 }
 
 #[derive(Serialize)]
 struct Detail<'a> {
     fact: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<&'a str>,
     lines: &'a [Posted],
     source_event_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::domain::decision::Fact;
 use crate::domain::facts::Root;
 use crate::domain::ids::{CheckoutId, InvoiceId};
-use crate::store::{StoreError, payments};
+use crate::store::{StoreError, ledger, payments};
 
 /// Something that is paid, and has one grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,11 +36,38 @@ impl Paid {
         }
     }
 
+    /// A session and the invoice that it made are one purchase: the one of them whose grant stands, else the one that is
+    /// granted, else the invoice.
+    pub(super) fn as_granted(&self, connection: &Connection) -> Result<Self, StoreError> {
+        let Some(invoice) = self.invoice(connection)? else { return Ok(self.clone()) };
+        let sessions = payments::sessions_of(connection, &invoice)?.into_iter().map(Self::Checkout);
+        let names: Vec<Self> = [Self::Invoice(invoice)].into_iter().chain(sessions).collect();
+        let mut granted = None;
+        for name in &names {
+            if ledger::held(connection, name.fact().as_str())?.is_some() {
+                return Ok(name.clone());
+            }
+            if granted.is_none() && ledger::granted_by(connection, &name.fact())?.is_some() {
+                granted = Some(name);
+            }
+        }
+        Ok(granted.unwrap_or(&names[0]).clone())
+    }
+
     /// What the books know about it.
-    pub(super) fn root(&self, connection: &Connection) -> Result<Root, StoreError> {
+    pub(super) fn roots(&self, connection: &Connection) -> Result<Vec<Root>, StoreError> {
+        match (self, self.invoice(connection)?) {
+            (Self::Checkout(checkout), None) => Ok(vec![payments::checkout_root(connection, checkout, None)?]),
+            (_, invoice) => {
+                invoice.map_or(Ok(Vec::new()), |invoice| payments::invoice_roots(connection, &invoice, &[]))
+            }
+        }
+    }
+
+    fn invoice(&self, connection: &Connection) -> Result<Option<InvoiceId>, StoreError> {
         match self {
-            Self::Invoice(invoice) => payments::invoice_root(connection, invoice, &[]),
-            Self::Checkout(checkout) => payments::checkout_root(connection, checkout, None),
+            Self::Invoice(invoice) => Ok(Some(invoice.clone())),
+            Self::Checkout(checkout) => payments::invoice_of(connection, checkout),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Cleans up what was given twice: keeps the first grant, and reverses what still stands of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use rusqlite::{Connection, Transaction};
 use serde::Serialize;
@@ -11,29 +10,21 @@ use crate::domain::decision::Outcome;
 use crate::domain::event::PaymentRef;
 use crate::domain::ids::{AccountId, ChargeId, EventId, PaymentId};
 use crate::ops::apply::{Books, Cause};
+use crate::ops::ingest::Errand;
 use crate::ops::paid::Paid;
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::imports::Row;
 use crate::store::ledger::{self, Held, Posted};
 use crate::store::rehearsal::Rehearsal;
-use crate::store::{StoreError, desk, imports, payments};
+use crate::store::{Desk as _, StoreError, imports, payments};
 
 /// How many entries one transaction reverses at most, so that a server beside it waits for a moment only.
 const REVERSALS_MAX: usize = 500;
 
-/// On whose behalf.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
-    /// Who.
-    pub operator: &'a str,
-    /// The mode of the books.
-    pub livemode: bool,
-}
-
 /// What was found, and done, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// False: everything was taken back, nothing has changed.
+    /// False: it was done to a copy, and nothing has changed.
     pub applied: bool,
     /// Each grant too many.
     pub duplicates: Vec<Duplicate>,
@@ -73,32 +64,29 @@ pub struct Balance {
 ///
 /// # Errors
 /// [`StoreError`]; what earlier transactions reversed stays.
-pub fn apply(connection: &mut Connection, terms: Terms<'_>, now: UnixMillis) -> Result<Report, StoreError> {
-    let mut done = Vec::new();
-    for some in find(connection)?.chunks(REVERSALS_MAX) {
-        done.extend(desk::in_turn(connection, |transaction| reverse_all(transaction, some, terms, now))?);
-    }
-    Ok(report(true, done))
+pub fn apply(connection: &mut Connection, errand: &Errand, now: UnixMillis) -> Result<Report, StoreError> {
+    reverse_everything(connection, errand, now).map(|done| report(true, done))
 }
 
-/// Reverses it on a copy of `database`, the books of the connection: shows what [`apply`] would do.
+/// Reverses it in a copy of the books: shows what [`apply`] would do.
 ///
 /// # Errors
-/// [`StoreError`], also when there is no room for a copy.
-pub fn rehearse(
+/// [`StoreError`].
+pub fn rehearse(copy: &mut Rehearsal, errand: &Errand, now: UnixMillis) -> Result<Report, StoreError> {
+    reverse_everything(copy.connection(), errand, now).map(|done| report(false, done))
+}
+
+fn reverse_everything(
     connection: &mut Connection,
-    database: &Path,
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
-) -> Result<Report, StoreError> {
-    let found = find(connection)?;
-    if found.is_empty() {
-        return Ok(report(false, Vec::new()));
+) -> Result<Vec<Duplicate>, StoreError> {
+    let mut done = Vec::new();
+    for some in find(connection)?.chunks(REVERSALS_MAX) {
+        let (some, errand) = (some.to_vec(), errand.clone());
+        done.extend(connection.write(move |transaction| reverse_all(transaction, &some, &errand, now))?);
     }
-    let mut rehearsal = Rehearsal::begin(database)?;
-    let transaction = rehearsal.connection().transaction()?;
-    let done = reverse_all(&transaction, &found, terms, now)?;
-    Ok(report(false, done))
+    Ok(done)
 }
 
 fn report(applied: bool, duplicates: Vec<Duplicate>) -> Report {
@@ -133,6 +121,9 @@ fn find(connection: &mut Connection) -> Result<Vec<Found>, StoreError> {
     for (invoice, checkout) in imports::granted_as_both(&snapshot)? {
         for fact in [format!("grant:invoice:{invoice}"), format!("grant:checkout:{checkout}")] {
             groups.add(format!("invoice {invoice}"), ledger::held(&snapshot, &fact)?);
+            for part in imports::parts_of(&snapshot, &fact)? {
+                groups.add(format!("invoice {invoice}"), ledger::held(&snapshot, &part)?);
+            }
         }
     }
     for row in imports::with_own_key(&snapshot)? {
@@ -151,8 +142,8 @@ impl Groups {
         group.extend(held.filter(|held| group.iter().all(|other| other.entry_id != held.entry_id)));
     }
 
-    /// All but the first of each group. A grant with the key of what was paid comes before rows with keys of their own,
-    /// because refunds find it.
+    /// All but the first of each group and what belongs to it. A grant with the key of what was paid comes before rows
+    /// with keys of their own, because refunds find it.
     fn extras(self) -> Vec<Found> {
         let mut found = Vec::new();
         let mut gone = BTreeSet::new();
@@ -161,7 +152,7 @@ impl Groups {
             group.sort_by_key(|held| (held.fact.starts_with("import:"), held.entry_id));
             let mut group = group.into_iter();
             let Some(kept) = group.next() else { continue };
-            for extra in group {
+            for extra in group.filter(|held| held.root != kept.root) {
                 gone.insert(extra.entry_id);
                 found.push(Found { paid: paid.clone(), kept: kept.fact.clone(), extra: extra.fact });
             }
@@ -170,15 +161,17 @@ impl Groups {
     }
 }
 
-/// A row is one too many if a grant covers what it was given for, or another row was given for the same payment.
+/// A row is one too many if a grant covers what it was given for, or another row was given for the same payment. A row
+/// that is a part of a grant stays or goes with it.
 fn look_at_row(connection: &Connection, row: &Row, groups: &mut Groups) -> Result<(), StoreError> {
-    let Some(held) = ledger::held(connection, &row.fact)? else { return Ok(()) };
+    let Some(held) = ledger::held(connection, &row.fact)?.filter(|held| held.root == held.fact) else { return Ok(()) };
     let object = match &row.object {
         Some(object) => Some(object.clone()),
         None => imports::object_of(connection, &row.source_event)?,
     };
     let Some(object) = object else { return Ok(()) };
     if let Some(paid) = Paid::of_object(&object) {
+        let paid = paid.as_granted(connection)?;
         let grant = ledger::held(connection, paid.fact().as_str())?;
         if let Some(grant) = grant.filter(|grant| covers(grant, &held)) {
             groups.add(named(&paid), Some(grant));
@@ -194,6 +187,7 @@ fn look_at_row(connection: &Connection, row: &Row, groups: &mut Groups) -> Resul
         None => Vec::new(),
     };
     for paid in invoices.chain(checkouts.into_iter().map(Paid::Checkout)) {
+        let paid = paid.as_granted(connection)?;
         let grant = ledger::held(connection, paid.fact().as_str())?;
         if let Some(grant) = grant.filter(|grant| covers(grant, &held)) {
             groups.add(named(&paid), Some(grant));
@@ -233,19 +227,19 @@ fn payment_named(object: &str) -> Option<PaymentRef> {
 fn reverse_all(
     transaction: &Transaction<'_>,
     found: &[Found],
-    terms: Terms<'_>,
+    errand: &Errand,
     now: UnixMillis,
 ) -> Result<Vec<Duplicate>, StoreError> {
     let mut books = Books { connection: transaction, now, chain: None };
     let mut done = Vec::new();
     for one in found {
-        done.extend(reverse(&mut books, one, terms)?);
+        done.extend(reverse(&mut books, one, errand)?);
     }
     Ok(done)
 }
 
 /// Reverses an entry, if it and the one that stays still stand: somebody else may have been faster.
-fn reverse(books: &mut Books<'_>, found: &Found, terms: Terms<'_>) -> Result<Option<Duplicate>, StoreError> {
+fn reverse(books: &mut Books<'_>, found: &Found, errand: &Errand) -> Result<Option<Duplicate>, StoreError> {
     let (connection, now) = (books.connection, books.now);
     let (Some(kept), Some(extra)) = (ledger::held(connection, &found.kept)?, ledger::held(connection, &found.extra)?)
     else {
@@ -262,7 +256,7 @@ fn reverse(books: &mut Books<'_>, found: &Found, terms: Terms<'_>) -> Result<Opt
         source: Source::Operator,
         kind: "operator.reversal",
         api_version: None,
-        livemode: terms.livemode,
+        livemode: errand.rules().policy.livemode,
         stripe_account: None,
         object_id: None,
         account: Some(&account),
@@ -272,7 +266,6 @@ fn reverse(books: &mut Books<'_>, found: &Found, terms: Terms<'_>) -> Result<Opt
     if events::complete(connection, &meta, Outcome::Applied, Some(&why), now)? == Claim::Lost {
         return Err(damaged(format!("the event {event} exists, and its reversal does not")));
     }
-    let actor = format!("operator:{}", terms.operator);
-    let lines = books.reverse(Cause { event: &meta, actor: &actor }, &extra, &why)?;
+    let lines = books.reverse(Cause { event: &meta, actor: errand.actor() }, &extra, &why)?;
     Ok(Some(Duplicate { paid: found.paid.clone(), kept, extra, event_id: event.to_string(), lines }))
 }

@@ -17,7 +17,7 @@ impl Books<'_> {
             what: format!("the account of entry {}", held.entry_id),
             problem: error.to_string(),
         })?;
-        let (fact, root) = (Fact::reversal(held.entry_id), Fact::stored(&held.fact));
+        let (fact, root) = (Fact::reversal(held.entry_id), Fact::stored(&held.root));
         let lines: Vec<GrantLine> =
             held.units.iter().map(|held| GrantLine::plain(held.unit.clone(), -held.standing)).collect();
         let (source, at) = (cause.event.id, self.now / 1000);

@@ -167,11 +167,18 @@ pub fn invoices(connection: &Connection, ids: &[&str]) -> Result<HashMap<Invoice
     let mut here: HashMap<InvoiceId, InvoiceHere> = rows.into_iter().collect();
     let sql = "SELECT j.value AS invoice_id, e.account_id, l.unit, l.amount,
                       (SELECT -coalesce(sum(c.amount), 0) FROM ledger_lines c
-                       WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS taken
+                       WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS taken,
+                      (SELECT -coalesce(sum(c.amount), 0) FROM ledger_lines c JOIN ledger_entries k USING (entry_id)
+                       WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit AND k.kind = 'import') AS taken_before
                FROM json_each(:ids) j CROSS JOIN ledger_entries e ON e.fact = 'grant:invoice:' || j.value
                JOIN ledger_lines l ON l.entry_id = e.entry_id ORDER BY l.unit";
     let lines = select(connection, sql, named_params! { ":ids": ids }, |row| {
-        let unit = UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
+        let unit = UnitGranted {
+            unit: row.get("unit")?,
+            granted: row.get("amount")?,
+            taken: row.get("taken")?,
+            taken_before: row.get("taken_before")?,
+        };
         Ok((row.get::<_, InvoiceId>("invoice_id")?, row.get::<_, AccountId>("account_id")?, unit))
     })?;
     for (id, account, unit) in lines {

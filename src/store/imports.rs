@@ -4,6 +4,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
+use crate::domain::decision::Fact;
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;
 
@@ -28,20 +29,21 @@ pub fn remember(
     Ok(())
 }
 
-/// Whether `grant`, the event of a grant, was a row of a table, and no row about this object has given this unit yet.
+/// Whether `grant`, the event of the grant of `fact`, was a row of a table, and no row has given this unit for it yet.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn lacks_unit(connection: &Connection, grant: &EventId, object: &str, unit: &str) -> Result<bool, StoreError> {
+pub fn lacks_unit(connection: &Connection, grant: &EventId, fact: &Fact, unit: &str) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM imported_rows WHERE event_id = :grant)
-                AND NOT EXISTS (SELECT 1 FROM imported_rows r
-                                JOIN ledger_entries e ON e.source_event_id = r.event_id
-                                JOIN ledger_lines l ON l.entry_id = e.entry_id
-                                WHERE r.source_object = :object AND l.unit = :unit AND l.amount > 0)",
+                AND NOT EXISTS (SELECT 1 FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
+                                WHERE e.fact = :fact AND l.unit = :unit)
+                AND NOT EXISTS (SELECT 1 FROM ledger_lines l JOIN ledger_entries e ON e.entry_id = l.entry_id
+                                WHERE l.root = :fact AND l.is_root = 0 AND l.unit = :unit AND l.amount > 0
+                                  AND e.kind = 'import')",
         )?
-        .query_row(named_params! { ":grant": grant, ":object": object, ":unit": unit }, |row| row.get(0))?)
+        .query_row(named_params! { ":grant": grant, ":fact": fact, ":unit": unit }, |row| row.get(0))?)
 }
 
 /// The event that had the effect of a row without an object before: a row of the same source event, account, unit and
@@ -106,6 +108,21 @@ pub fn with_own_key(connection: &Connection) -> Result<Vec<Row>, StoreError> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The further rows that gave something for a grant and stand, by their keys.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn parts_of(connection: &Connection, fact: &str) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT e.fact
+         FROM ledger_lines l JOIN ledger_entries e ON e.entry_id = l.entry_id
+         WHERE l.root = :fact AND l.is_root = 0 AND l.amount > 0 AND e.kind = 'import'
+           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = e.entry_id)",
+    )?;
+    let rows = statement.query_map(named_params! { ":fact": fact }, |row| row.get("fact"))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// The object of an event that the books know.
 ///
 /// # Errors
@@ -118,19 +135,23 @@ pub fn object_of(connection: &Connection, event: &str) -> Result<Option<String>,
     Ok(object.flatten())
 }
 
-/// Invoices and checkouts that one payment paid and that both have granted, and neither is reversed.
+/// Invoices and checkouts that are one purchase, because one payment paid both or one made the other, and that both have
+/// granted, and neither is reversed.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn granted_as_both(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT DISTINCT p.invoice_id, c.checkout_id
-         FROM checkouts c
-         JOIN invoice_payments p
-           ON p.payment_id = c.payment_intent
-           OR p.payment_id IN (SELECT n.charge_id FROM payment_names n WHERE n.payment_intent = c.payment_intent)
-         JOIN ledger_entries i ON i.fact = 'grant:invoice:' || p.invoice_id
-         JOIN ledger_entries s ON s.fact = 'grant:checkout:' || c.checkout_id
+        "SELECT b.invoice_id, b.checkout_id
+         FROM (SELECT p.invoice_id, c.checkout_id
+               FROM checkouts c
+               JOIN invoice_payments p
+                 ON p.payment_id = c.payment_intent
+                 OR p.payment_id IN (SELECT n.charge_id FROM payment_names n WHERE n.payment_intent = c.payment_intent)
+               UNION
+               SELECT invoice_id, checkout_id FROM checkout_invoices) b
+         JOIN ledger_entries i ON i.fact = 'grant:invoice:' || b.invoice_id
+         JOIN ledger_entries s ON s.fact = 'grant:checkout:' || b.checkout_id
          WHERE NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = i.entry_id)
            AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = s.entry_id)
          ORDER BY 1, 2",

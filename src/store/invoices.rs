@@ -12,7 +12,7 @@ use crate::store::{StoreError, accounts};
 pub struct Held {
     /// The invoice.
     pub invoice: Option<InvoiceHeld>,
-    /// The event that granted its fact.
+    /// The event that granted its fact, or the session that made it.
     pub granted_by: Option<EventId>,
     /// The account.
     pub account: Option<AccountHeld>,
@@ -32,7 +32,11 @@ pub fn held(
 ) -> Result<Held, StoreError> {
     Ok(connection
         .prepare_cached(
-            "SELECT i.status, i.amount_paid, i.snapshot_at, i.source_event_id, e.source_event_id AS granted_by,
+            "SELECT i.status, i.amount_paid, i.snapshot_at, i.source_event_id,
+                    coalesce(e.source_event_id,
+                             (SELECT g.source_event_id FROM checkout_invoices c
+                              JOIN ledger_entries g ON g.fact = 'grant:checkout:' || c.checkout_id
+                              WHERE c.invoice_id = :invoice LIMIT 1)) AS granted_by,
                     a.account_id, a.reference, a.reference_strength, a.reference_at, a.deleted_at,
                     EXISTS (SELECT 1 FROM invoice_payments p WHERE p.invoice_id = :invoice) AS is_linked
              FROM (SELECT 1)

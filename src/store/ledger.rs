@@ -157,6 +157,8 @@ pub struct Held {
     pub kind: String,
     /// The unique key of the effect.
     pub fact: String,
+    /// The key of the grant that it belongs to; its own for a grant.
+    pub root: String,
     /// The event that has this effect.
     pub source_event_id: String,
     /// What it posted, and what still stands of that; each unit by itself.
@@ -180,9 +182,11 @@ pub struct UnitHeld {
 /// [`StoreError::Sql`].
 pub fn held(connection: &Connection, fact: &str) -> Result<Option<Held>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT e.entry_id, e.account_id, e.kind, e.fact, e.source_event_id, l.unit, l.amount,
-                l.amount + (SELECT coalesce(sum(c.amount), 0) FROM ledger_lines c
-                            WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS standing
+        "SELECT e.entry_id, e.account_id, e.kind, e.fact, l.root, e.source_event_id, l.unit, l.amount,
+                l.amount + (SELECT coalesce(sum(c.amount), 0)
+                            FROM ledger_lines c JOIN ledger_entries o ON o.entry_id = c.entry_id
+                            WHERE c.root = l.root AND c.is_root = 0 AND c.unit = l.unit AND c.entry_id <> l.entry_id
+                              AND o.account_id = e.account_id) AS standing
          FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
          WHERE e.fact = :fact AND NOT EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = e.entry_id)
          ORDER BY l.unit",
@@ -199,6 +203,7 @@ pub fn held(connection: &Connection, fact: &str) -> Result<Option<Held>, StoreEr
                     account_id: row.get("account_id")?,
                     kind: row.get("kind")?,
                     fact: row.get("fact")?,
+                    root: row.get("root")?,
                     source_event_id: row.get("source_event_id")?,
                     units: vec![unit],
                 });

@@ -50,6 +50,20 @@ pub fn save_checkout(connection: &Connection, checkout: &CheckoutRow, source: &E
     Ok(())
 }
 
+/// Remembers which invoice a session made.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn tie_checkout(connection: &Connection, checkout: &CheckoutId, invoice: &InvoiceId) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO checkout_invoices (checkout_id, invoice_id) VALUES (:checkout, :invoice)
+             ON CONFLICT (checkout_id) DO NOTHING",
+        )?
+        .execute(named_params! { ":checkout": checkout, ":invoice": invoice })?;
+    Ok(())
+}
+
 /// Remembers that a charge belongs to a payment intent.
 ///
 /// # Errors
@@ -285,11 +299,63 @@ pub fn checkouts_of(connection: &Connection, intent: &PaymentId) -> Result<Vec<C
     select(connection, sql, named_params! { ":intent": intent }, |row| row.get("checkout_id"))
 }
 
-/// What is known about an invoice that was paid; `told` are payments that an event ties to it now.
+/// The sessions that made an invoice: one at most, as Stripe has it.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[PaymentRef]) -> Result<Root, StoreError> {
+pub fn sessions_of(connection: &Connection, invoice: &InvoiceId) -> Result<Vec<CheckoutId>, StoreError> {
+    let sql = "SELECT checkout_id FROM checkout_invoices WHERE invoice_id = :invoice ORDER BY checkout_id";
+    select(connection, sql, named_params! { ":invoice": invoice }, |row| row.get("checkout_id"))
+}
+
+/// The invoice that a session made.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn invoice_of(connection: &Connection, checkout: &CheckoutId) -> Result<Option<InvoiceId>, StoreError> {
+    let sql = "SELECT invoice_id FROM checkout_invoices WHERE checkout_id = :checkout";
+    Ok(select(connection, sql, named_params! { ":checkout": checkout }, |row| row.get("invoice_id"))?.pop())
+}
+
+/// What is known about an invoice that was paid, under each key that has granted it: its own, and that of its session,
+/// for which an old table may have given. `told` are payments that an event ties to it now.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn invoice_roots(
+    connection: &Connection,
+    invoice: &InvoiceId,
+    told: &[PaymentRef],
+) -> Result<Vec<Root>, StoreError> {
+    let own = invoice_root(connection, invoice, told)?;
+    let mut roots = Vec::new();
+    for session in sessions_of(connection, invoice)? {
+        roots.extend(granted_as(&own, Fact::checkout(&session), connection)?);
+    }
+    if roots.is_empty() || matches!(own.decided, Decided::Granted(_)) {
+        roots.insert(0, own);
+    }
+    Ok(roots)
+}
+
+/// What is known about the invoice that a session made, if the session has granted it.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn session_root(
+    connection: &Connection,
+    session: &CheckoutId,
+    invoice: &InvoiceId,
+) -> Result<Option<Root>, StoreError> {
+    granted_as(&invoice_root(connection, invoice, &[])?, Fact::checkout(session), connection)
+}
+
+fn granted_as(root: &Root, fact: Fact, connection: &Connection) -> Result<Option<Root>, StoreError> {
+    let granted = granted(connection, &fact)?;
+    Ok(granted.map(|granted| Root { fact, decided: Decided::Granted(granted), ..root.clone() }))
+}
+
+fn invoice_root(connection: &Connection, invoice: &InvoiceId, told: &[PaymentRef]) -> Result<Root, StoreError> {
     let fact = Fact::invoice(invoice);
     let row: Option<(String, i64, Currency)> = connection
         .prepare_cached("SELECT status, amount_paid, currency FROM invoices WHERE invoice_id = :invoice")?
@@ -350,17 +416,32 @@ pub fn checkout_root(
     Ok(Root { fact, decided, amount_paid, currency, payments })
 }
 
-/// The grant of a fact with what was taken back of it. One that is reversed has no units left that could be corrected.
+/// The grant of a fact with what was taken back of it; of an old table's, also its further rows for the same thing, each
+/// in a unit of its own. What is reversed has no units left that could be corrected.
 fn granted(connection: &Connection, fact: &Fact) -> Result<Option<Granted>, StoreError> {
-    let sql = "SELECT e.account_id, l.unit, l.amount,
-                      (SELECT -coalesce(sum(c.amount), 0) FROM ledger_lines c
-                       WHERE c.root = :fact AND c.is_root = 0 AND c.unit = l.unit) AS taken,
-                      EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = e.entry_id) AS is_reversed
-               FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
-               WHERE e.fact = :fact AND l.amount > 0 ORDER BY l.unit";
+    let sql = "WITH rows AS (SELECT e.entry_id, e.account_id, e.kind, l.is_root, l.unit, l.amount
+                             FROM ledger_entries e JOIN ledger_lines l ON l.entry_id = e.entry_id
+                             WHERE e.fact = :fact
+                             UNION ALL
+                             SELECT e.entry_id, e.account_id, e.kind, l.is_root, l.unit, l.amount
+                             FROM ledger_lines l JOIN ledger_entries e ON e.entry_id = l.entry_id
+                             WHERE l.root = :fact AND l.is_root = 0)
+               SELECT g.account_id, g.unit, g.amount, -coalesce(sum(c.amount), 0) AS taken,
+                      -coalesce(sum(c.amount) FILTER (WHERE c.kind = 'import'), 0) AS taken_before,
+                      EXISTS (SELECT 1 FROM ledger_entries r WHERE r.reverses = g.entry_id) AS is_reversed
+               FROM rows g
+               LEFT JOIN rows c ON c.unit = g.unit AND c.account_id = g.account_id AND c.entry_id <> g.entry_id
+               WHERE g.amount > 0 AND (g.is_root OR g.kind = 'import')
+                 AND g.account_id = (SELECT account_id FROM ledger_entries WHERE fact = :fact)
+               GROUP BY g.unit ORDER BY g.unit";
     let rows: Vec<(AccountId, Option<UnitGranted>)> =
         select(connection, sql, named_params! { ":fact": fact }, |row| {
-            let unit = UnitGranted { unit: row.get("unit")?, granted: row.get("amount")?, taken: row.get("taken")? };
+            let unit = UnitGranted {
+                unit: row.get("unit")?,
+                granted: row.get("amount")?,
+                taken: row.get("taken")?,
+                taken_before: row.get("taken_before")?,
+            };
             Ok((row.get("account_id")?, (!row.get::<_, bool>("is_reversed")?).then_some(unit)))
         })?;
     let account = rows.first().map(|(account, _)| account.clone());

@@ -60,8 +60,10 @@ const PROOFS: &[Proof] = &[
               UNION ALL
               SELECT 'entry ' || entry_id || ' is reversed, and ' || standing || ' ' || unit || ' stand of it'
               FROM (SELECT e.entry_id, l.unit,
-                           l.amount + (SELECT coalesce(sum(c.amount), 0) FROM ledger_lines c
-                                       WHERE c.root = e.fact AND c.is_root = 0 AND c.unit = l.unit) AS standing
+                           l.amount + (SELECT coalesce(sum(c.amount), 0)
+                                       FROM ledger_lines c JOIN ledger_entries o ON o.entry_id = c.entry_id
+                                       WHERE c.root = l.root AND c.is_root = 0 AND c.unit = l.unit
+                                         AND c.entry_id <> l.entry_id AND o.account_id = e.account_id) AS standing
                     FROM ledger_entries r
                     JOIN ledger_entries e ON e.entry_id = r.reverses
                     JOIN ledger_lines l ON l.entry_id = e.entry_id)

@@ -286,6 +286,11 @@ pub fn money_back(connection: &Connection, account: &str) -> Result<Vec<MoneyBac
                         UNION
                         SELECT r.root, c.payment_intent FROM roots r
                         JOIN checkouts c ON c.checkout_id = substr(r.root, length('grant:checkout:') + 1)
+                        WHERE r.root LIKE 'grant:checkout:%'
+                        UNION
+                        SELECT r.root, p.payment_id FROM roots r
+                        JOIN checkout_invoices c ON c.checkout_id = substr(r.root, length('grant:checkout:') + 1)
+                        JOIN invoice_payments p ON p.invoice_id = c.invoice_id
                         WHERE r.root LIKE 'grant:checkout:%')
          SELECT 'refund' AS kind, refund_id AS id, root, amount, currency, status
          FROM names JOIN refunds ON payment_intent = name

@@ -252,7 +252,11 @@ cus_B    80 credits  40 credits
             .replace("STAYS                                            ", "STAYS                ")
             .replace("REVERSED                                         ", "REVERSED             ")
     };
+    // Whoever only looks waits for nobody, and nobody for them.
+    let mut writer = open_outside(&serving.path().join("billingd.db"));
+    let lock = writer.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
     let dry = serving.run(&["repair", "duplicates"]);
+    lock.rollback().unwrap();
     let told = "1 to reverse; nothing is changed yet, run the same with --apply\n";
     assert_eq!((dry.status, columns(&dry)), (3, format!("{duplicates}{told}")));
     let done = serving.run(&["repair", "duplicates", "--apply", "--as", "alice"]);

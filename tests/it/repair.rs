@@ -2,12 +2,11 @@
 
 use billingd::ops::import_ledger::{self, ImportError, Report, RowResult};
 use billingd::ops::repair;
-use billingd::store::open::{self, CommandConnection};
-use rusqlite::Connection;
+use billingd::store::rehearsal::Rehearsal;
 use serde_json::{Value, json};
 
 use super::fixtures::{Shape, event, invoice_paid};
-use super::harness::{Billing, NOW, Setup, binding, spawn, wait_until};
+use super::harness::{Billing, NOW, Setup, spawn, wait_until};
 use super::sim::Rng;
 
 const HEADER: &str = "account_id,unit,amount,source_event_id,source_object,created_at\n";
@@ -17,34 +16,30 @@ const LEDGER: &str =
 
 const BALANCES: &str = "SELECT account_id, unit, balance FROM v_balances ORDER BY 1, 2";
 
-fn beside(billing: &Billing) -> CommandConnection {
-    open::beside(&billing.database(), &binding()).expect("a connection beside the server")
-}
-
-fn import_into(connection: &mut Connection, rows: &str) -> Result<Report, ImportError> {
+fn try_import(billing: &Billing, rows: &str) -> Result<Report, ImportError> {
     let rows = import_ledger::read(format!("{HEADER}{rows}").as_bytes()).expect("a table");
-    let terms = import_ledger::Terms { operator: "alice", livemode: false };
-    import_ledger::apply(connection, &rows, terms, NOW * 1000)
+    import_ledger::apply(&mut billing.beside(), &rows, &billing.errand_of("alice"), NOW * 1000)
 }
 
 fn import(billing: &Billing, rows: &str) -> Report {
-    import_into(&mut beside(billing), rows).expect("an import")
+    try_import(billing, rows).expect("an import")
 }
 
 fn rehearse_import(billing: &Billing, rows: &str) -> Report {
     let rows = import_ledger::read(format!("{HEADER}{rows}").as_bytes()).expect("a table");
-    let terms = import_ledger::Terms { operator: "alice", livemode: false };
-    import_ledger::rehearse(&mut beside(billing), &rows, terms, NOW * 1000).expect("a rehearsal")
+    import_ledger::rehearse(&mut copy(billing), &rows, &billing.errand_of("alice"), NOW * 1000).expect("a rehearsal")
 }
 
-const OPERATOR: repair::Terms<'_> = repair::Terms { operator: "alice", livemode: false };
-
 fn repair(billing: &Billing) -> repair::Report {
-    repair::apply(&mut beside(billing), OPERATOR, NOW * 1000).expect("a repair")
+    repair::apply(&mut billing.beside(), &billing.errand_of("alice"), NOW * 1000).expect("a repair")
+}
+
+fn copy(billing: &Billing) -> Rehearsal {
+    Rehearsal::begin(&billing.database()).expect("a copy of the books")
 }
 
 fn rehearse_repair(billing: &Billing) -> repair::Report {
-    repair::rehearse(&mut beside(billing), &billing.database(), OPERATOR, NOW * 1000).expect("a rehearsal")
+    repair::rehearse(&mut copy(billing), &billing.errand_of("alice"), NOW * 1000).expect("a rehearsal")
 }
 
 /// Which fact stays and which is reversed, and by how much.
@@ -89,6 +84,17 @@ fn checkout(id: &str, session: &str, number: usize) -> Value {
         "invoice": null, "livemode": false, "metadata": {},
     });
     event(Shape::New, id, "checkout.session.completed", object)
+}
+
+/// A session of an invoice, in this mode.
+fn session(id: &str, mode: &str, number: usize) -> Value {
+    let mut event = checkout(id, "cs_9", number);
+    event["data"]["object"]["mode"] = json!(mode);
+    event["data"]["object"]["invoice"] = json!("in_9");
+    if mode == "subscription" {
+        event["data"]["object"]["payment_intent"] = Value::Null;
+    }
+    event
 }
 
 /// 18 accounts with their credits twice, one of them with two invoices over the same amount, and some that were spent.
@@ -204,6 +210,92 @@ fn what_was_refunded_before_the_import_is_taken_back_at_once() {
 }
 
 #[test]
+fn what_the_old_system_took_back_of_an_invoice_is_not_taken_again() {
+    let given = "cus_1,usd,2000,evt_a,in_1,1780000000\n";
+    for taken in ["cus_1,usd,-1000,evt_b,in_1,1780000009\n", "cus_1,usd,-1000,evt_b,in_1,1779999999\n"] {
+        for tables in [vec![format!("{given}{taken}")], vec![taken.into(), given.into()]] {
+            let billing = spawn();
+            tables.iter().for_each(|rows| drop(import(&billing, rows)));
+            let roots = "SELECT DISTINCT root FROM v_ledger";
+            assert_eq!(billing.rows(roots), ["grant:invoice:in_1"]);
+            // As long as nobody tells of a refund, it stays taken.
+            sends(&billing, &linked("evt_1", "in_1", 1), "200 completed no_effect");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1000"]);
+            sends(&billing, &refunded("evt_2", 1, 1000), "200 completed no_effect");
+            sends(&billing, &refunded("evt_3", 1, 1500), "200 completed applied");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|500"]);
+            // Two refunds failed: what the books took is given again, what the old system took is not.
+            let mut failed = refunded("evt_4", 1, 0);
+            failed["created"] = json!(NOW);
+            sends(&billing, &failed, "200 completed applied");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1000"]);
+            sends(&billing, &refunded_later("evt_5", 2000), "200 completed applied");
+            assert_eq!(billing.rows(BALANCES), ["cus_1|usd|0"]);
+        }
+    }
+}
+
+fn refunded_later(id: &str, amount: i64) -> Value {
+    let mut event = refunded(id, 1, amount);
+    event["created"] = json!(NOW + 1);
+    event
+}
+
+#[test]
+fn every_unit_of_an_imported_invoice_is_taken_back() {
+    let credits = "cus_1,credits,100,evt_a,in_1,1780000001\n";
+    // The tokens after the credits, and before them; one row of another account.
+    for tokens in ["cus_1,tokens,50,evt_b,in_1,1780000002\n", "cus_1,tokens,50,evt_b,in_1,1780000000\n"] {
+        for tables in [vec![format!("{credits}{tokens}")], vec![tokens.into(), credits.into()]] {
+            for refund_first in [false, true] {
+                let billing = Setup::new().toml("[credits]\nsince = \"2200-01-01\"\n").spawn();
+                sends(&billing, &invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2000), "200 completed no_effect");
+                sends(&billing, &linked("evt_2", "in_1", 1), "200 completed no_effect");
+                if refund_first {
+                    sends(&billing, &refunded("evt_3", 1, 500), "200 completed no_effect");
+                }
+                tables.iter().for_each(|rows| drop(import(&billing, rows)));
+                import(
+                    &billing,
+                    "cus_1,tokens,50,evt_c,in_1,\ncus_1,tokens,-10,evt_d,in_1,\ncus_2,coins,7,evt_e,in_1,\n",
+                );
+                if !refund_first {
+                    sends(&billing, &refunded("evt_3", 1, 500), "200 completed applied");
+                }
+                assert_eq!(billing.rows(BALANCES), ["cus_1|credits|75", "cus_1|tokens|38", "cus_2|coins|7"]);
+                sends(&billing, &refunded("evt_4", 1, 2000), "200 completed applied");
+                assert_eq!(billing.rows(BALANCES), ["cus_1|credits|0", "cus_1|tokens|0", "cus_2|coins|7"]);
+                assert_eq!(repair(&billing).duplicates, []);
+                assert_eq!(billing.violations(), [""; 0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_old_system_and_the_books_took_back_both_is_given_again_once() {
+    let billing = spawn();
+    sends(&billing, &invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2000), "200 completed applied");
+    sends(&billing, &linked("evt_2", "in_1", 1), "200 completed no_effect");
+    sends(&billing, &refunded("evt_3", 1, 500), "200 completed applied");
+    // Another account's row names the invoice: it is none of this grant's.
+    let rows = "cus_1,usd,2000,evt_a,in_1,\ncus_1,usd,-500,evt_b,in_1,\ncus_2,usd,-300,evt_c,in_1,\n\
+                cus_1,usd,-200,use_1,use_1,\n";
+    let report = import(&billing, rows);
+    let corrected: Vec<i64> = report.rows.iter().map(|row| row.corrected).collect();
+    assert_eq!(corrected, [-2000, 500, 0, 0]);
+    assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1300", "cus_2|usd|-300"]);
+    let spent = "SELECT root = fact, amount FROM v_ledger WHERE amount = -200";
+    assert_eq!(billing.rows(spent), ["1|-200"], "spending stays on its own");
+    sends(&billing, &refunded("evt_4", 1, 2000), "200 completed applied");
+    assert_eq!(billing.rows(BALANCES), ["cus_1|usd|-200", "cus_2|usd|-300"]);
+    // A second grant of the payment gave nothing in the end, and is reversed all the same.
+    sends(&billing, &checkout("evt_5", "cs_1", 1), "200 completed applied");
+    assert_eq!(told(&repair(&billing)), ["invoice in_1: grant:invoice:in_1 stays, grant:checkout:cs_1 0 usd"]);
+    assert_eq!(billing.violations(), [""; 0]);
+}
+
+#[test]
 fn a_refund_that_waits_for_the_grant_is_woken_by_the_import() {
     let billing = spawn();
     sends(&billing, &linked("evt_1", "in_1", 1), "200 completed no_effect");
@@ -251,6 +343,66 @@ fn one_payment_under_two_keys_keeps_the_first_and_its_refunds() {
         assert_eq!(billing.rows(BALANCES), ["cus_1|usd|2000"]);
         assert_eq!(billing.violations(), [""; 0]);
     }
+}
+
+#[test]
+fn a_session_that_an_old_table_names_and_its_invoice_are_one_purchase() {
+    let rows = "cus_1,usd,2000,evt_a,cs_9,1780000000\ncus_1,tokens,50,evt_b,cs_9,1780000001\n";
+    for mode in ["payment", "subscription"] {
+        // At each place where the table can come in, with the session before or after the invoice.
+        for (table_at, session_first) in [(0, true), (0, false), (1, true), (1, false), (3, true), (3, false)] {
+            let billing = spawn();
+            let paid = invoice_paid(Shape::New, "evt_2", "in_9", "cus_1", 2000);
+            let told = session("evt_1", mode, 9);
+            let webhooks = if session_first { [told, paid] } else { [paid, told] };
+            for (at, event) in webhooks.iter().chain([&linked("evt_3", "in_9", 9)]).enumerate() {
+                if at == table_at {
+                    import(&billing, rows);
+                }
+                assert_eq!(billing.stripe_sends(event).status, 200);
+            }
+            if table_at == 3 {
+                import(&billing, rows);
+            }
+            let case = format!("{mode}, table at {table_at}, session first: {session_first}");
+            // Nothing ties the two when the second of them gives.
+            let granted_twice = !session_first && table_at < 3;
+            assert_eq!(repair(&billing).duplicates.is_empty(), !granted_twice, "{case}");
+            assert_eq!(repair(&billing).duplicates, [], "{case}");
+            let kept = billing.rows(BALANCES);
+            let expected: &[&str] = if table_at == 0 || (table_at == 1 && session_first) {
+                &["cus_1|tokens|50", "cus_1|usd|2000"]
+            } else {
+                &["cus_1|tokens|0", "cus_1|usd|2000"]
+            };
+            assert_eq!(kept, expected, "{case}");
+            sends(&billing, &refunded("evt_4", 9, 1000), "200 completed applied");
+            assert_eq!(billing.row("SELECT balance FROM v_balances WHERE unit = 'usd'"), "1000", "{case}");
+            import(&billing, "cus_1,usd,2000,evt_c,in_9,\ncus_1,usd,-1000,evt_d,cs_9,\ncus_1,usd,2000,evt_e,cs_9,\n");
+            sends(&billing, &refunded("evt_5", 9, 2000), "200 completed applied");
+            assert!(billing.rows(BALANCES).iter().all(|balance| balance.ends_with("|0")), "{case}");
+            assert_eq!(repair(&billing).duplicates, [], "{case}");
+            assert_eq!(billing.violations(), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn what_was_refunded_before_the_session_is_known_is_taken_back_once_it_is() {
+    let billing = Setup::new().toml("[credits]\nsince = \"2200-01-01\"\n").spawn();
+    import(&billing, "cus_1,usd,2000,evt_a,cs_9,1780000000\n");
+    sends(&billing, &linked("evt_1", "in_9", 9), "200 completed no_effect");
+    // The refund waits, because nothing tells of the invoice; later that it granted nothing.
+    sends(&billing, &refunded("evt_2", 9, 500), "202 pending grant:invoice:in_9");
+    sends(&billing, &session("evt_3", "subscription", 9), "200 completed no_effect");
+    wait_until("the refund has run", || billing.rows(BALANCES) == ["cus_1|usd|1500"]);
+    let billing = Setup::new().toml("[credits]\nsince = \"2200-01-01\"\n").spawn();
+    import(&billing, "cus_1,usd,2000,evt_a,cs_9,1780000000\n");
+    sends(&billing, &linked("evt_1", "in_9", 9), "200 completed no_effect");
+    sends(&billing, &invoice_paid(Shape::New, "evt_2", "in_9", "cus_1", 2000), "200 completed no_effect");
+    sends(&billing, &refunded("evt_3", 9, 500), "200 completed no_effect");
+    sends(&billing, &session("evt_4", "subscription", 9), "200 completed applied");
+    assert_eq!(billing.rows(BALANCES), ["cus_1|usd|1500"]);
 }
 
 #[test]
@@ -318,7 +470,7 @@ fn many_rows_go_in_beside_a_running_server_and_after_an_interruption() {
         "CREATE TRIGGER broken BEFORE INSERT ON ledger_lines WHEN NEW.root = 'grant:invoice:in_t1100'
          BEGIN SELECT RAISE(ABORT, 'made by a test'); END",
     );
-    import_into(&mut beside(&billing), &rows).expect_err("a broken database");
+    try_import(&billing, &rows).expect_err("a broken database");
     assert_eq!(billing.rows(BALANCES), ["cus_1|credits|10000"], "whole transactions");
     billing.somebody_runs("DROP TRIGGER broken");
     std::thread::scope(|scope| {
@@ -338,7 +490,7 @@ fn many_rows_go_in_beside_a_running_server_and_after_an_interruption() {
 fn a_balance_beyond_counting_is_refused_with_its_line() {
     let billing = spawn();
     let rows = format!("cus_1,credits,{},evt_1,,\ncus_2,credits,1,evt_3,,\ncus_1,credits,1,evt_2,,\n", i64::MAX);
-    let error = import_into(&mut beside(&billing), &rows).expect_err("too much").to_string();
+    let error = try_import(&billing, &rows).expect_err("too much").to_string();
     assert!(error.starts_with("line 4: the balance of cus_1 would be beyond"), "{error}");
     assert_eq!(billing.rows(BALANCES), [""; 0]);
 }

@@ -4,11 +4,12 @@ use clap::Args;
 
 use crate::clock;
 use crate::config::Config;
-use crate::ops::repair::{self, Report, Terms};
+use crate::ops::repair::{self, Report};
 use crate::store::ledger::Held;
+use crate::store::rehearsal::Rehearsal;
 
 use super::super::output::{Output, Table, amount};
-use super::super::{DONE, FOUND, beside, operator};
+use super::super::{DONE, FOUND, beside, errand};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DuplicatesArguments {
@@ -21,13 +22,13 @@ pub(in crate::cli) struct DuplicatesArguments {
 }
 
 pub(super) fn run(arguments: &DuplicatesArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    // Also where nothing is written: the server may have another catalogue.
     let mut connection = beside(config)?;
-    let operator = operator(arguments.operator.as_deref());
-    let terms = Terms { operator: &operator, livemode: config.stripe.livemode };
+    let errand = errand(config, arguments.operator.as_deref())?;
     let report = if arguments.apply {
-        repair::apply(&mut connection, terms, clock::now())?
+        repair::apply(&mut connection, &errand, clock::now())?
     } else {
-        repair::rehearse(&mut connection, &config.database.path, terms, clock::now())?
+        repair::rehearse(&mut Rehearsal::begin(&config.database.path)?, &errand, clock::now())?
     };
     output.show(&report, render)?;
     Ok(if report.duplicates.is_empty() || report.applied { DONE } else { FOUND })

@@ -76,6 +76,7 @@ fn granted(units: &[(&str, i64, i64)]) -> Granted {
         unit: (*unit).into(),
         granted: *granted,
         taken: *taken,
+        taken_before: 0,
     };
     Granted { account: AccountId::parse("cus_1").expect("an id"), units: units.iter().map(unit).collect() }
 }

@@ -1,6 +1,6 @@
 //! Checkout sessions: one in mode payment without an invoice is a fact of its own; all others only name the account.
 
-use super::{Draft, failure, invoice, is_before_cutover, not_at_stripe, reference_of};
+use super::{Draft, failure, invoice, is_before_cutover, not_at_stripe, payment, reference_of};
 use crate::domain::decision::{CheckoutRow, Decision, Effect, Fact, Failure, Need, Outcome};
 use crate::domain::event::{Checkout, Event, PaymentRef};
 use crate::domain::facts::{Asked, Facts};
@@ -10,6 +10,7 @@ use crate::domain::policy::{Basis, Policy};
 /// Decides about one snapshot of a session.
 pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: &Policy) -> Decision {
     let mut draft = Draft::default();
+    tie(&mut draft, checkout);
     let Some(account) = &checkout.customer else {
         // A guest's payment grants nothing, which its refunds must know.
         if is_a_fact(checkout) {
@@ -19,6 +20,11 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
     };
     let (reference, client_reference) = (checkout.reference.as_ref(), checkout.client_reference_id.as_ref());
     draft.extend(reference_of(event, account, facts, reference, client_reference));
+    if let (Some(invoice), Some(_)) = (&checkout.invoice, &facts.granted_by) {
+        // Only an old table gives for a session with an invoice; the invoice's money is what its refunds are of.
+        facts.money.roots.iter().for_each(|root| draft.extend(payment::settle_grant(root)));
+        draft.arrivals.push(Need::Grant(Fact::invoice(invoice)));
+    }
     if checkout.mode != "payment" {
         return draft.finish(Outcome::NoEffect, "only sessions in mode payment are settled by themselves");
     }
@@ -57,6 +63,7 @@ pub(super) fn decide(event: &Event, checkout: &Checkout, facts: &Facts, policy: 
 /// Its payment, as for a session that grants nothing.
 pub(super) fn dismiss(checkout: &Checkout) -> Vec<Effect> {
     let mut draft = Draft::default();
+    tie(&mut draft, checkout);
     if is_a_fact(checkout) {
         remember(&mut draft, checkout);
     }
@@ -68,6 +75,12 @@ fn is_a_fact(checkout: &Checkout) -> bool {
     checkout.mode == "payment"
         && checkout.invoice.is_none()
         && matches!(checkout.payment_status.as_str(), "paid" | "no_payment_required")
+}
+
+fn tie(draft: &mut Draft, checkout: &Checkout) {
+    if let Some(invoice) = &checkout.invoice {
+        draft.push(Effect::TieCheckout(checkout.id.clone(), invoice.clone()));
+    }
 }
 
 fn remember(draft: &mut Draft, checkout: &Checkout) {

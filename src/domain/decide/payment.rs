@@ -266,15 +266,15 @@ fn findings(payments: &[Payment], currency: Currency) -> Vec<Effect> {
 
 /// A later snapshot of an invoice may tell another amount, or another payment.
 pub(super) fn follow_invoice(draft: &mut Draft, invoice: &Invoice, newer: bool, facts: &Facts) {
-    let Some(root) = facts.money.roots.first() else { return };
-    let mut root = root.clone();
-    if newer {
-        root.amount_paid = grant::money_paid(invoice);
-        root.currency = Some(invoice.currency);
-        // What moves money may have waited for the amount.
-        root.payments.iter().flat_map(Payment::names).for_each(|names| draft.arrive_payment(&names));
+    for mut root in facts.money.roots.iter().cloned() {
+        if newer {
+            root.amount_paid = grant::money_paid(invoice);
+            root.currency = Some(invoice.currency);
+            // What moves money may have waited for the amount.
+            root.payments.iter().flat_map(Payment::names).for_each(|names| draft.arrive_payment(&names));
+        }
+        draft.extend(correct(&root, &root.payments).unwrap_or_default());
     }
-    draft.extend(correct(&root, &root.payments).unwrap_or_default());
 }
 
 /// A grant that comes after its refunds, because it was decided anew, is corrected at once.
@@ -286,7 +286,8 @@ pub(super) fn corrections_after_grant(
     facts: &Facts,
 ) -> Vec<Effect> {
     let Some(root) = facts.money.roots.iter().find(|root| root.fact == *fact) else { return Vec::new() };
-    let unit = |line: &GrantLine| UnitGranted { unit: line.unit.clone(), granted: line.amount, taken: 0 };
+    let unit =
+        |line: &GrantLine| UnitGranted { unit: line.unit.clone(), granted: line.amount, taken: 0, taken_before: 0 };
     let granted = Granted { account: account.clone(), units: lines.iter().map(unit).collect() };
     let root = Root { decided: Decided::Granted(granted), amount_paid, currency, ..root.clone() };
     correct(&root, &root.payments).unwrap_or_default()

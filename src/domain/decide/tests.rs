@@ -205,6 +205,7 @@ fn told_effect(effect: &Effect) -> String {
             let payments: Vec<String> = payments.iter().map(told_names).collect();
             format!("link {invoice} {}", payments.join(" "))
         }
+        Effect::TieCheckout(checkout, invoice) => format!("tie {checkout} {invoice}"),
         Effect::NamePayment(charge, intent) => format!("same {charge} {intent}"),
         Effect::LearnPrice(price) => format!("learn {} {} {:?}", price.price.id, price.currency, price.unit),
         Effect::SaveCharge(ChargeHeld { id, intent, account, currency, captured, refunded, at, source }) => {
@@ -578,7 +579,7 @@ fn a_checkout_session() {
             &money,
             known(),
             checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()),
-            "no_effect: ",
+            "no_effect: tie cs_1 in_1",
         ),
         ("unpaid", &money, known(), checkout_with(|session| session.payment_status = "unpaid".into()), "no_effect: "),
         (
@@ -888,7 +889,7 @@ fn whatever_is_decided_lets_others_go_on() {
             "a session of a guest with an invoice",
             &money,
             checkout_with(|session| (session.customer, session.invoice) = (None, InvoiceId::parse("in_1").ok())),
-            "ignored (the session has no customer): ",
+            "ignored (the session has no customer): tie cs_1 in_1",
         ),
         (
             "a session of a guest for a subscription",
@@ -902,13 +903,13 @@ fn whatever_is_decided_lets_others_go_on() {
             checkout_with(|session| {
                 (session.invoice, session.payment_intent) = (InvoiceId::parse("in_1").ok(), intent());
             }),
-            "no_effect (left to invoice in_1): link in_1 pi_1/- -> payment:pi_1",
+            "no_effect (left to invoice in_1): tie cs_1 in_1; link in_1 pi_1/- -> payment:pi_1",
         ),
         (
             "a session with an invoice",
             &money,
             checkout_with(|session| session.invoice = InvoiceId::parse("in_1").ok()),
-            "no_effect (left to invoice in_1): ",
+            "no_effect (left to invoice in_1): tie cs_1 in_1",
         ),
     ] {
         assert_eq!(told_whole(&decide(&event, &known(), policy, NOW)), expected, "{name}");

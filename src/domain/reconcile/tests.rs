@@ -176,7 +176,7 @@ fn invoice(status: &str, amount_paid: i64, price_id: &str) -> Invoice {
 }
 
 fn granted(taken: i64) -> Option<Granted> {
-    let units = vec![UnitGranted { unit: "credits".into(), granted: 100, taken }];
+    let units = vec![UnitGranted { unit: "credits".into(), granted: 100, taken, taken_before: 0 }];
     Some(Granted { account: AccountId::parse("cus_1").expect("an id"), units })
 }
 

@@ -212,7 +212,7 @@ impl Ours {
         }
         let mut roots = Vec::new();
         for invoice in payments::invoices_of(connection, &payment)? {
-            roots.push(payments::invoice_root(connection, &invoice, &[])?);
+            roots.extend(payments::invoice_roots(connection, &invoice, &[])?);
         }
         if let Some(intent) = &payment.intent {
             for checkout in payments::checkouts_of(connection, intent)? {
@@ -244,8 +244,8 @@ fn find_what_was_paid(run: &Run<'_>, ours: &mut Ours) -> Result<(), Trouble> {
     };
     for invoice in &paid.invoices {
         let names = [ours.names.clone()];
-        let root = run.place.reader.read(|connection| payments::invoice_root(connection, invoice, &names))?;
-        ours.roots.push(root);
+        let roots = run.place.reader.read(|connection| payments::invoice_roots(connection, invoice, &names))?;
+        ours.roots.extend(roots);
     }
     Ok(())
 }

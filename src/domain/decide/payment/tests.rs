@@ -92,7 +92,7 @@ fn root(id: &str, decided: Decided, payments: &[Payment]) -> Root {
 
 /// 2000 were granted, and so many of them are taken back.
 fn granted(taken: i64) -> Decided {
-    let unit = UnitGranted { unit: "usd".into(), granted: 2_000, taken };
+    let unit = UnitGranted { unit: "usd".into(), granted: 2_000, taken, taken_before: 0 };
     Decided::Granted(Granted { account: account(), units: vec![unit] })
 }
 
@@ -904,7 +904,7 @@ fn a_payment_of_several_invoices_moves_all_of_them() {
 
 #[test]
 fn each_unit_of_a_grant_is_taken_back_by_itself() {
-    let unit = |unit: &str, granted| UnitGranted { unit: unit.into(), granted, taken: 0 };
+    let unit = |unit: &str, granted| UnitGranted { unit: unit.into(), granted, taken: 0, taken_before: 0 };
     let units = vec![unit("calls", 3), unit("credits", 100), unit("few", 1)];
     let decided = Decided::Granted(Granted { account: account(), units });
     check(
