@@ -32,8 +32,8 @@ pub(crate) const MEANINGS: [(Option<&str>, i64, &str); 5] = [
     (None, 7, "sms"),
 ];
 
-/// A policy over the prices of the simulated Stripe.
-pub(crate) fn policy(basis: Basis, keep_until_period_end: bool) -> Policy {
+/// The price list of the simulated Stripe: each id with its rule.
+pub(crate) fn price_list() -> impl Iterator<Item = (String, PriceRule)> {
     let rule = |index: usize| {
         let (tier, credits, unit) = MEANINGS[index];
         let rule = PriceRule {
@@ -54,12 +54,16 @@ pub(crate) fn policy(basis: Basis, keep_until_period_end: bool) -> Policy {
         unit_amount: None,
         foreign: true,
     };
-    let rules = (0..=SMS.max(ADDON)).map(rule).chain([(PRICES[FOREIGN].id.to_owned(), foreign)]);
+    (0..=SMS.max(ADDON)).map(rule).chain([(PRICES[FOREIGN].id.to_owned(), foreign)])
+}
+
+/// A policy over the prices of the simulated Stripe.
+pub(crate) fn policy(basis: Basis, keep_until_period_end: bool) -> Policy {
     Policy {
         livemode: true,
         connected_account: None,
         credits: Credits { since: None, basis, prorate: true, unlisted_price_fails: true },
-        catalogue: Catalogue::new(rules),
+        catalogue: Catalogue::new(price_list()),
         tiers: Tiers {
             order: vec!["basic".into(), "pro".into(), "team".into()],
             keep_until_period_end,

@@ -7,6 +7,7 @@
 mod asking;
 mod courier;
 mod expected;
+mod operators;
 mod reserve;
 
 use billingd::domain::policy::{Basis, Policy};
