@@ -61,6 +61,7 @@ fn main() {
     [&job, &command].into_iter().for_each(|books| std::fs::create_dir(books).expect("a folder"));
     prefill::prefill(&job, payloads, forty_days_ago);
     std::fs::copy(job.join("books.db"), command.join("books.db")).expect("a copy");
+    prefill::flush(&command);
     println!("{payloads} payloads to delete; {CLIENTS} clients, together {} webhooks a second", CLIENTS * 100);
     measure("the server's own job", By::Job, &job, payloads, Duration::from_secs(quiet));
     measure("`billingd prune` beside the server", By::Command, &command, payloads, Duration::from_secs(quiet));
