@@ -12,8 +12,9 @@
 //! | one by one | billingd, but one event per commit |
 //! | duplicates | billingd, sent the same events again |
 //! | no key, hangs, 429 | billingd while some hundred events wait for an API that is not there, hangs, or refuses all |
+//! | reconciling | billingd while it compares its books with Stripe, one run after the other |
 //!
-//! `-- --api` measures the last line alone.
+//! `-- --api` measures the last two lines alone. A server stands still while another one is measured.
 //!
 //! Needs `wrk` and `cc` (Debian: `apt-get install wrk gcc libc6-dev`), and 3 GB of disk below `target/` meanwhile.
 
@@ -27,6 +28,8 @@ use billingd::ops::verify;
 use billingd::store::reader::Reader;
 use billingd::stripe::signature;
 
+#[path = "support/account.rs"]
+mod account;
 #[path = "support/api.rs"]
 mod api;
 #[path = "support/load.rs"]
@@ -37,7 +40,8 @@ mod prefill;
 mod server;
 mod support;
 
-use api::{Api, Fails};
+use account::Account;
+use api::{Api, Does};
 use load::{Requests, Seen};
 use prefill::prefill;
 use server::{Role, Server};
@@ -50,6 +54,10 @@ const EVENTS_PER_SECOND_MAX: u64 = 60_000;
 
 /// How many events wait for an API that fails.
 const WAITING: usize = 300;
+
+/// A run begins in the second after the one before has ended.
+const RECONCILING: &str = "[tiers]\norder = [\"basic\"]\n[[price]]\nid = \"price_basic\"\ntier = \"basic\"\n\
+                           [jobs]\nreconcile = \"* * * * * *\"\n";
 
 /// What is read off a run.
 type Figure = fn(&Seen) -> f64;
@@ -83,11 +91,11 @@ fn main() {
         bench.effort.rounds
     );
     if std::env::args().any(|argument| argument == "--api") {
-        bench.failing_api();
+        bench.asking();
         return;
     }
     bench.main_figures();
-    bench.failing_api();
+    bench.asking();
     bench.mixed_load();
     bench.many_accounts();
     bench.slow_flushes();
@@ -152,34 +160,35 @@ impl Bench {
         check_books(&books, answers);
     }
 
-    /// What waits for Stripe's API must not slow down what does not.
-    fn failing_api(&self) {
-        let [hanging, limiting] = [Fails::Hangs, Fails::Limits].map(Api::start);
+    /// What is asked of Stripe's API must not slow down what Stripe delivers.
+    fn asking(&self) {
+        let [hanging, limiting, telling] = [Does::Hang, Does::Limit, Does::Tell(Account::new())].map(Api::start);
+        let asking = |name, api: &Api, more| variant(name, Server::start_asking(&self.folder(name), &api.url(), more));
         let mut variants = vec![
             variant("no key", Server::start(Role::Books, &self.folder("no key"), None)),
-            variant("hangs", Server::start_asking(&self.folder("hangs"), &hanging.url())),
-            variant("429", Server::start_asking(&self.folder("429"), &limiting.url())),
+            asking("hangs", &hanging, ""),
+            asking("429", &limiting, ""),
+            asking("reconciling", &telling, RECONCILING),
         ];
-        variants.iter().for_each(|variant| send_refunds(&variant.server));
+        variants[..3].iter().for_each(|variant| send_refunds(&variant.server));
         self.rounds(&mut variants, &Events::of(1_000), 0, |_, _, _| ());
-        println!("\n## Stripe's API fails, and {WAITING} events wait for it");
-        for failing in &variants[1..] {
+        println!("\n## Stripe's API fails, and {WAITING} events wait for it; or the books are compared with it");
+        for asking in &variants[1..] {
             for (figure, name, bar) in [(throughput as Figure, "", Bar::AtLeast(0.9)), (p99, "p99: ", Bar::AtMost(1.2))]
             {
-                ratio(&format!("{name}{} / no key", failing.name), &failing.seen, &variants[0].seen, figure, bar);
+                ratio(&format!("{name}{} / no key", asking.name), &asking.seen, &variants[0].seen, figure, bar);
             }
         }
         variants.iter().for_each(|variant| figures(variant.name, &variant.seen));
-        for (name, api) in [("asked, hanging", &hanging), ("asked, 429", &limiting)] {
+        for (name, api) in [("hanging", &hanging), ("429", &limiting), ("telling", &telling)] {
             assert!(api.asked() > 0, "nobody asked");
-            println!("{name:<34} {} requests", api.asked());
+            println!("{:<34} {} requests", format!("asked, {name}"), api.asked());
         }
-        let answers: Vec<u64> =
-            variants.iter().map(|variant| variant.seen.iter().map(|seen| seen.answers).sum()).collect();
+        let all: Vec<(&str, u64)> =
+            variants.iter().map(|variant| (variant.name, variant.seen.iter().map(|seen| seen.answers).sum())).collect();
         drop(variants);
-        for (name, answers) in ["no key", "hangs", "429"].iter().zip(answers) {
-            check_books(&self.folder(name), answers);
-        }
+        all.into_iter().for_each(|(name, answers)| check_books(&self.folder(name), answers));
+        check_reconciliation(&self.folder("reconciling"));
     }
 
     fn mixed_load(&self) {
@@ -278,12 +287,14 @@ impl Bench {
         mut after: impl FnMut(&Requests, &Variant, Seen),
     ) {
         let count = EVENTS_PER_SECOND_MAX * self.effort.seconds;
+        variants.iter().for_each(|variant| variant.server.stand_still());
         for round in 0..self.effort.rounds {
             let number = first + count * u64::try_from(round).expect("a small number");
             let requests = Requests::write(self.folder.join("requests"), events, number, count);
             let turns = variants.len();
             for turn in 0..turns {
                 let variant = &mut variants[(round + turn) % turns];
+                variant.server.go_on();
                 let seen = load::run(
                     variant.server.address,
                     &requests.path,
@@ -294,6 +305,7 @@ impl Bench {
                 );
                 variant.seen.push(seen);
                 after(&requests, variant, seen);
+                variant.server.stand_still();
             }
         }
     }
@@ -334,6 +346,22 @@ fn check_books(folder: &Path, answers: u64) {
     let report = reader.read_at_leisure(verify::verify).expect("a verification");
     assert!(report.clean, "the books are not in order: {report:?}");
     println!("{:<34} {answers} answers of 200, {applied} events applied, 0 violations", "the books");
+}
+
+/// The books and Stripe agree, as all runs saw but the last one, which the end of the server may have cut short.
+fn check_reconciliation(folder: &Path) {
+    const SQL: &str = "SELECT count(*), count(*) FILTER (WHERE result <> 'ok' AND run_id < last),
+                              (SELECT count(*) FROM events WHERE source = 'backfill'), (SELECT count(*) FROM findings)
+                       FROM reconciliation_runs, (SELECT max(run_id) AS last FROM reconciliation_runs)
+                       WHERE finished_at IS NOT NULL";
+    let reader = Reader::open(&folder.join("books.db"), 1).expect("the books");
+    let [ended, cut_short, fetched, findings]: [i64; 4] = reader
+        .read(|connection| {
+            Ok(connection.query_row(SQL, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?)
+        })
+        .expect("the runs");
+    assert!(ended > 0 && cut_short == 0 && findings == 0, "{ended} runs, {cut_short} cut short, {findings} findings");
+    println!("{:<34} {ended} runs, {fetched} events fetched, 0 findings", "reconciliation");
 }
 
 /// What a figure is held to.

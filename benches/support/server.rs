@@ -1,6 +1,7 @@
 //! The servers under test: this very program, started again in another role, or the `billingd` binary itself.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,7 @@ use billingd::config::Config;
 use billingd::store::writer::Limits;
 use billingd::stripe::signature::Verifier;
 use billingd::{clock, config, http, log};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::SECRET;
 
@@ -123,9 +125,12 @@ impl Server {
         Self::run(role, &write_config(folder, 0, None), preload)
     }
 
-    /// The same with a key for Stripe's API at an address.
-    pub(crate) fn start_asking(folder: &Path, api: &str) -> Self {
-        Self::run(Role::Books, &write_config(folder, 0, Some(api)), None)
+    /// The same with a key for Stripe's API at an address, and with more lines of the config.
+    pub(crate) fn start_asking(folder: &Path, api: &str, more: &str) -> Self {
+        let config = write_config(folder, 0, Some(api));
+        let mut file = OpenOptions::new().append(true).open(&config).expect("a config");
+        file.write_all(more.as_bytes()).expect("a config");
+        Self::run(Role::Books, &config, None)
     }
 
     fn run(role: Role, config: &Path, preload: Option<&Path>) -> Self {
@@ -141,6 +146,15 @@ impl Server {
         Self { address: line.trim().parse().expect("its address"), child }
     }
 
+    /// Nothing of it moves until [`Self::go_on`]: no job of it takes time from whoever is measured.
+    pub(crate) fn stand_still(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).expect("a server");
+    }
+
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("a server");
+    }
+
     /// Memory that it holds now, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         resident_bytes(self.child.id())
@@ -149,6 +163,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.go_on();
         drop(self.child.stdin.take());
         drop(self.child.wait());
     }
