@@ -223,10 +223,10 @@ fn the_secret_that_verified_last_is_told() {
         let checks = reads(&billing, Vec::new());
         checks.into_iter().find(|check| check.check == "secret").map(|check| check.seen).expect("a check")
     };
-    assert_eq!(seen(), "of /webhooks/stripe: none has verified anything yet");
+    assert_eq!(seen(), "of /webhooks/stripe: none has verified anything since the server started");
     let first = invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000);
     billing.stripe_sends_signed_with(PATH, &first, "whsec_nobodys", NOW);
-    assert_eq!(seen(), "of /webhooks/stripe: none has verified anything yet");
+    assert_eq!(seen(), "of /webhooks/stripe: none has verified anything since the server started");
     billing.stripe_sends_signed_with(PATH, &first, "whsec_old", NOW);
     assert_eq!(seen(), "of /webhooks/stripe: number 2 of 2 verified last, 0s ago");
     let second = invoice_paid(Shape::New, "evt_2", "in_2", "cus_1", 2_000);
@@ -300,7 +300,7 @@ note     backup       there is none in {backups}
 ok       server       it runs
 ok       database     in WAL mode, schema as this billingd knows it
 ok       books        test mode, the account's own events
-note     secret       of /webhooks/stripe: none has verified anything yet
+note     secret       of /webhooks/stripe: none has verified anything since the server started
 ok       events       none failed, 0 pending
 ok       findings     none is open
 ok       key          reads all 12 kinds of objects that are asked for

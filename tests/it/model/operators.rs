@@ -16,6 +16,7 @@ use billingd::stop::Stop;
 use billingd::store::open::{self, Binding, ServerConnection};
 use billingd::store::payload;
 use billingd::store::reader::Reader;
+use billingd::store::rehearsal::Rehearsal;
 use billingd::store::unfinished::Choice;
 use billingd::store::writer::Batch as _;
 use billingd::store::{Desk, StoreError};
@@ -243,10 +244,11 @@ impl Office {
 
     /// Replays, and looks whether each event came to the end that its row foretells.
     fn replay(&mut self, ids: &[EventId], dismissed: bool) {
-        let how = How { dismissed, dry_run: false };
+        let how = How { dismissed };
         for part in ids.chunks(replay::BATCH) {
             let foretold: Vec<Option<End>> = part.iter().map(|id| self.foretell(id, how)).collect();
-            let replayed = replay::replay(&mut self.table(), &self.errand(), part, how, self.now_ms).expect("a replay");
+            let replayed = replay::replay(&mut self.table(), &self.errand(), part, Vec::new(), how, self.now_ms)
+                .expect("a replay");
             for (one, foretold) in replayed.iter().zip(foretold) {
                 let end = serde_json::to_value(one.end).unwrap();
                 count(&mut self.counts, format!("replayed: {}", end.as_str().unwrap()), 1);
@@ -283,9 +285,10 @@ impl Office {
 
     fn rehearse(&mut self, ids: &[EventId]) {
         let before = all_rows(self.connection());
-        let how = How { dismissed: true, dry_run: true };
+        let mut rehearsal = Rehearsal::begin(&self.path()).expect("a copy");
         for part in ids.chunks(replay::BATCH) {
-            replay::replay(&mut self.table(), &self.errand(), part, how, self.now_ms).expect("a dry run");
+            let (copy, how) = (rehearsal.connection(), How { dismissed: true });
+            replay::replay(copy, &self.errand(), part, Vec::new(), how, self.now_ms).expect("a dry run");
         }
         let is_same = all_rows(self.connection()) == before;
         self.require(is_same, || "a dry run changed the tables".into());
