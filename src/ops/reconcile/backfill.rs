@@ -209,10 +209,9 @@ fn silence(
     let last = run.place.reader.read_at_leisure(compare::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
-    let later: Vec<UnixSeconds> =
-        undelivered.iter().filter(is_later).filter(|created| **created > last).copied().collect();
-    let since = later.iter().min().copied().unwrap_or_default();
-    run.differences.extend(reconcile::of_silence(&run.rules.paths, later.len(), since));
+    if undelivered.iter().filter(is_later).any(|created| *created > last) {
+        run.differences.push(reconcile::of_silence(&run.rules.paths, last));
+    }
     Ok(())
 }
 
