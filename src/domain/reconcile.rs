@@ -266,7 +266,8 @@ fn plan_difference(id: &SubscriptionId, state: &State, here: &SubscriptionHere, 
     let mut held: Vec<(String, Option<i64>)> =
         here.items.iter().map(|(price, quantity)| (price.to_string(), *quantity)).collect();
     held.sort();
-    if !state.items.is_empty() && !subscription::is_listed(state, policy) {
+    // Who lists nothing misses nothing.
+    if !policy.catalogue.is_empty() && !state.items.is_empty() && !subscription::is_listed(state, policy) {
         // It keeps the tier that it had, so only what is sold can differ.
         let prices: Vec<&str> = state.items.iter().map(|item| item.price.id.as_str()).collect();
         let expected = "a price of the [[price]] list";

@@ -145,6 +145,22 @@ fn subscriptions_are_compared() {
     }
 }
 
+#[test]
+fn no_price_is_missed_where_none_is_listed() {
+    let policy = Policy { catalogue: Catalogue::default(), ..policy() };
+    let id = SubscriptionId::parse("sub_1").expect("an id");
+    for (name, sold, expected) in
+        [("alike", "new", ""), ("another price", "old", "subscription_tier: no tier by 1 × new | no tier by 1 × old")]
+    {
+        let ours = here("active", None, &[sold]);
+        assert_eq!(
+            told(&of_subscription(&id, Some(&state("active", &["new"])), Some(&ours), &policy)),
+            expected,
+            "{name}"
+        );
+    }
+}
+
 fn invoice(status: &str, amount_paid: i64, price_id: &str) -> Invoice {
     let line = Line {
         price: Some(price(price_id)),
