@@ -30,6 +30,8 @@ pub(super) enum Trouble {
     Stripe(NoAnswer),
     /// The key opens the other mode.
     OtherMode,
+    /// The key opens another account.
+    OtherAccount,
     /// More single objects would have to be asked for than [`LOOKUPS_MAX`].
     TooMany(usize),
 }
@@ -151,6 +153,13 @@ impl<'a> Run<'a> {
                 self.cut_short.push(format!(
                     "{name}: stripe.api_key opens the {key} mode, and these books are of the {books} mode; give the \
                      key of that mode"
+                ));
+            }
+            Err(Trouble::OtherAccount) => {
+                self.is_over = true;
+                self.cut_short.push(format!(
+                    "{name}: stripe.api_key opens another account than the one these webhooks come from: Stripe knows \
+                     none of the events that were delivered here last; give the key of that account"
                 ));
             }
             Err(Trouble::TooMany(left)) => {

@@ -144,6 +144,25 @@ fn the_wrong_mode_ends_a_run_before_it_concludes_anything() {
 }
 
 #[test]
+fn the_key_of_another_account_writes_nothing_into_the_books() {
+    let mut site = Site::under(test_mode(), NOW);
+    site.hears([&invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000)]);
+    site.fake.remove("evt_1");
+    site.fake.put(dated(invoice_paid(Shape::New, "evt_9", "in_9", "cus_9", 2_000), NOW - DAY));
+    let report = site.reconcile();
+    assert_eq!((report.result, report.counts.events, report.cut_short.len()), (Ended::Failed, 0, 1));
+    assert!(report.cut_short[0].contains("stripe.api_key opens another account"), "{:?}", report.cut_short);
+    assert_eq!((site.rows("SELECT event_id FROM events"), site.findings().len()), (vec!["evt_1".to_owned()], 0));
+    assert_eq!(site.rows("SELECT known_until FROM reconciliation_runs"), [""]);
+    site.fake.order(Fault::at("/v1/events/evt_1").status(403));
+    assert_eq!(site.reconcile().counts.completed, 1, "nobody can tell");
+    let mut site = Site::under(test_mode(), NOW);
+    site.hears([&dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - 30 * DAY)]);
+    site.fake.remove("evt_1");
+    assert_eq!(site.reconcile().result, Ended::Ok, "Stripe has forgotten it");
+}
+
+#[test]
 fn a_key_that_may_not_read_everything_still_compares_the_rest() {
     let mut site = full_of_differences();
     for path in ["/v1/webhook_endpoints", "/v1/disputes", "/v1/checkout/sessions"] {
