@@ -80,6 +80,8 @@ pub(super) struct Run<'a> {
     pub(super) did_something: bool,
     /// No further part makes sense.
     is_over: bool,
+    /// Nothing shows that the key opens another mode or account.
+    pub(super) key_fits: bool,
     /// The findings that were not resolved before, by subject; true: what they are about was looked at.
     pub(super) before: HashMap<String, Vec<(Kind, bool)>>,
 }
@@ -114,6 +116,7 @@ impl<'a> Run<'a> {
             cannot_tell: Vec::new(),
             did_something: false,
             is_over: false,
+            key_fits: true,
             before,
         })
     }
@@ -148,7 +151,7 @@ impl<'a> Run<'a> {
                 self.cut_short.push(format!("{name}: {error}"));
             }
             Err(Trouble::OtherMode) => {
-                self.is_over = true;
+                (self.is_over, self.key_fits) = (true, false);
                 let (books, key) = if self.rules.policy.livemode { ("live", "test") } else { ("test", "live") };
                 self.cut_short.push(format!(
                     "{name}: stripe.api_key opens the {key} mode, and these books are of the {books} mode; give the \
@@ -156,7 +159,7 @@ impl<'a> Run<'a> {
                 ));
             }
             Err(Trouble::OtherAccount) => {
-                self.is_over = true;
+                (self.is_over, self.key_fits) = (true, false);
                 self.cut_short.push(format!(
                     "{name}: stripe.api_key opens another account than the one these webhooks come from: Stripe knows \
                      none of the events that were delivered here last; give the key of that account"
