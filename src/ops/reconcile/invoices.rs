@@ -9,7 +9,7 @@ use crate::domain::reconcile::{self, InvoiceHere, Kind};
 use crate::store::compare::{self, Unseen};
 use crate::stripe::lists::{self, INVOICES};
 
-use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
+use super::run::{Run, Seen, Trouble, look_ups};
 
 /// An invoice may be paid so long after it was made, in seconds.
 const PAID_LATE_S: i64 = 60 * 86_400;
@@ -35,13 +35,9 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
         absent.retain(|one| !seen.has(one.id.as_str()));
     }
     let subjects = run.not_looked_at(&KINDS);
-    let mut ids: Vec<InvoiceId> = absent.into_iter().map(|one| one.id).collect();
-    ids.extend(subjects.iter().filter_map(|subject| InvoiceId::parse(subject).ok()).filter(is_invoice));
-    ids.sort();
-    ids.dedup();
-    let left = ids.len().saturating_sub(LOOKUPS_MAX);
-    ids.truncate(LOOKUPS_MAX);
-    for id in ids.into_iter().filter(|id| !seen.has(id.as_str())) {
+    let of_findings = subjects.iter().filter_map(|subject| InvoiceId::parse(subject).ok()).filter(is_invoice);
+    let (ids, left) = look_ups(absent.into_iter().map(|one| one.id).collect(), of_findings);
+    for id in ids {
         let told = match lists::invoice(run.place.api, &id)? {
             Asked::Told(invoice) => Some(invoice),
             Asked::Gone | Asked::NotYet => None,

@@ -210,6 +210,19 @@ impl<'a> Run<'a> {
     }
 }
 
+/// What is asked for by its id: what is absent from the list, and what findings are about, as far as the limit leaves
+/// room for it; and how many of the absent are too many.
+pub(super) fn look_ups<T: Ord>(mut absent: Vec<T>, of_findings: impl Iterator<Item = T>) -> (Vec<T>, usize) {
+    absent.sort();
+    absent.dedup();
+    let left = absent.len().saturating_sub(LOOKUPS_MAX);
+    absent.truncate(LOOKUPS_MAX);
+    let room = LOOKUPS_MAX - absent.len();
+    let more: Vec<T> = of_findings.filter(|id| absent.binary_search(id).is_err()).take(room).collect();
+    absent.extend(more);
+    (absent, left)
+}
+
 /// The API has no such thing, or the key may not read it.
 fn is_beyond(error: &NoAnswer) -> bool {
     match error {

@@ -186,6 +186,22 @@ fn what_another_part_cannot_tell_opens_no_gap_of_events() {
 }
 
 #[test]
+fn many_old_findings_are_looked_at_as_far_as_the_limit_leaves_room() {
+    let mut site = Site::under(test_mode(), NOW);
+    site.runs_sql(&format!(
+        "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
+         SELECT kind, prefix || value, 'open', {NOW}, {NOW}
+         FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 1100) SELECT value FROM n),
+              (SELECT 'subscription_state' AS kind, 'sub_' AS prefix
+              UNION ALL SELECT 'invoice_status', 'in_' UNION ALL SELECT 'refund_not_applied', 're_')"
+    ));
+    let report = site.reconcile();
+    assert_eq!((report.result, report.cut_short), (Ended::Ok, Vec::new()));
+    assert_eq!((report.counts.resolved, report.counts.open), (3_000, 300));
+    assert_eq!((site.reconcile().counts.resolved, site.findings().len()), (300, 0), "the next run looks at the rest");
+}
+
+#[test]
 fn events_of_a_connected_account_are_its_own() {
     let mut site = Site::under(Policy { connected_account: Some("acct_1".into()), ..test_mode() }, NOW);
     site.fake.put(dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - DAY));
