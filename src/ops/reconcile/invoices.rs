@@ -38,7 +38,8 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     let of_findings = subjects.iter().filter_map(|subject| InvoiceId::parse(subject).ok()).filter(is_invoice);
     let (ids, left) = look_ups(absent.into_iter().map(|one| one.id).collect(), of_findings);
     for id in ids {
-        let told = match lists::invoice(run.place.api, &id)? {
+        let Some(asked) = run.readable(lists::invoice(run.place.api, &id))? else { continue };
+        let told = match asked {
             Asked::Told(invoice) => Some(invoice),
             Asked::Gone | Asked::NotYet => None,
         };
@@ -55,7 +56,7 @@ fn is_invoice(id: &InvoiceId) -> bool {
 
 fn walk(run: &mut Run<'_>, query: &[(&str, &str)], seen: &mut Seen) -> Result<(), Trouble> {
     for page in INVOICES.pages(run.place.api, query) {
-        let page = page?;
+        let page = run.readable_items(page?);
         let ids: Vec<&str> = page.iter().map(|item| item.object.id.as_str()).collect();
         let here = ours(run, &ids)?;
         for item in &page {

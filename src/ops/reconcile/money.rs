@@ -18,10 +18,11 @@ use super::run::{Run, Seen, Trouble, look_ups};
 pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
     let (mut seen, since) = (Seen::default(), run.since.to_string());
     for page in REFUNDS.pages(run.place.api, &[("created[gte]", &since)]) {
-        for item in page? {
+        for item in run.readable_items(page?) {
             run.check_mode(item.livemode)?;
             seen.add(item.object.id.as_str());
-            compare_refund(run, &item.object)?;
+            let done = compare_refund(run, &item.object);
+            run.readable(done)?;
         }
         (run.place.progress)("refunds", run.counts.refunds);
     }
@@ -29,10 +30,12 @@ pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
     let subjects = run.not_looked_at(&[Kind::RefundNotApplied]);
     let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| RefundId::parse(subject).ok()));
     for id in ids {
-        match lists::refund(run.place.api, &id)? {
-            Asked::Told(refund) => compare_refund(run, &refund)?,
-            Asked::Gone | Asked::NotYet => without_refund(run, &id)?,
-        }
+        let Some(asked) = run.readable(lists::refund(run.place.api, &id))? else { continue };
+        let done = match asked {
+            Asked::Told(refund) => compare_refund(run, &refund),
+            Asked::Gone | Asked::NotYet => without_refund(run, &id),
+        };
+        run.readable(done)?;
     }
     if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
 }
@@ -41,10 +44,11 @@ pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
 pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
     let (mut seen, since) = (Seen::default(), run.since.to_string());
     for page in DISPUTES.pages(run.place.api, &[("created[gte]", &since)]) {
-        for item in page? {
+        for item in run.readable_items(page?) {
             run.check_mode(item.livemode)?;
             seen.add(item.object.id.as_str());
-            compare_dispute(run, &item.object)?;
+            let done = compare_dispute(run, &item.object);
+            run.readable(done)?;
         }
         (run.place.progress)("disputes", run.counts.disputes);
     }
@@ -52,10 +56,12 @@ pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
     let subjects = run.not_looked_at(&[Kind::DisputeNotApplied]);
     let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| DisputeId::parse(subject).ok()));
     for id in ids {
-        match lists::dispute(run.place.api, &id)? {
-            Asked::Told(dispute) => compare_dispute(run, &dispute)?,
-            Asked::Gone | Asked::NotYet => without_dispute(run, &id)?,
-        }
+        let Some(asked) = run.readable(lists::dispute(run.place.api, &id))? else { continue };
+        let done = match asked {
+            Asked::Told(dispute) => compare_dispute(run, &dispute),
+            Asked::Gone | Asked::NotYet => without_dispute(run, &id),
+        };
+        run.readable(done)?;
     }
     if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
 }

@@ -21,6 +21,9 @@ pub(super) const REACH_S: i64 = 30 * 86_400;
 /// How many single objects one part asks for at most: each is a request of its own.
 pub(super) const LOOKUPS_MAX: usize = 1_000;
 
+/// So many things that cannot be read are told; more would tell nothing else.
+const TOLD_MAX: usize = 20;
+
 /// Why a part was not done.
 #[derive(Debug)]
 pub(super) enum Trouble {
@@ -82,6 +85,8 @@ pub(super) struct Run<'a> {
     is_over: bool,
     /// Nothing shows that the key opens another mode or account.
     pub(super) key_fits: bool,
+    /// When the oldest event happened that could not be read, if there was one.
+    pub(super) unread_since: Option<UnixSeconds>,
     /// The findings that were not resolved before, by subject; true: what they are about was looked at.
     pub(super) before: HashMap<String, Vec<(Kind, bool)>>,
 }
@@ -117,6 +122,7 @@ impl<'a> Run<'a> {
             did_something: false,
             is_over: false,
             key_fits: true,
+            unread_since: None,
             before,
         })
     }
@@ -173,6 +179,44 @@ impl<'a> Run<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// What of a page can be read; the rest is noted.
+    pub(super) fn readable_items<T>(&mut self, page: Vec<Result<T, NoAnswer>>) -> Vec<T> {
+        let mut items = Vec::with_capacity(page.len());
+        for item in page {
+            match item {
+                Ok(item) => items.push(item),
+                Err(error) => self.note(error.to_string()),
+            }
+        }
+        items
+    }
+
+    /// One object; `None`: it cannot be read, which is noted, and the others go on.
+    pub(super) fn readable<T>(&mut self, told: Result<T, impl Into<Trouble>>) -> Result<Option<T>, Trouble> {
+        match told.map_err(Into::into) {
+            Ok(told) => Ok(Some(told)),
+            Err(Trouble::Stripe(error @ NoAnswer::Unreadable { .. })) => {
+                self.note(error.to_string());
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// An event cannot be read: that all events were seen is true only until then.
+    pub(super) fn lacks_event(&mut self, problem: String, created: Option<UnixSeconds>) {
+        let created = created.unwrap_or(self.since);
+        self.unread_since = Some(self.unread_since.map_or(created, |oldest| oldest.min(created)));
+        self.note(problem);
+    }
+
+    /// Notes that something could not be read.
+    pub(super) fn note(&mut self, problem: String) {
+        if self.cut_short.len() < TOLD_MAX && !self.cut_short.contains(&problem) {
+            self.cut_short.push(problem);
+        }
     }
 
     /// The objects of a page must be of the mode of these books.

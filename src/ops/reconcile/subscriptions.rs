@@ -24,10 +24,11 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     let mut seen = Seen::default();
     for page in SUBSCRIPTIONS.pages(run.place.api, &[("status", "all")]) {
         let mut told = Vec::new();
-        for item in page? {
+        for item in run.readable_items(page?) {
             run.check_mode(item.livemode)?;
             seen.add(item.object.id.as_str());
-            told.push(with_all_items(run, item.object)?);
+            let whole = with_all_items(run, item.object);
+            told.extend(run.readable(whole)?);
         }
         compare_with_ours(run, &told)?;
     }
@@ -36,7 +37,8 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| SubscriptionId::parse(subject).ok()));
     for id in ids {
         // Lists leave out what belongs to a test clock.
-        match ask::subscription(run.place.api, &id)? {
+        let Some(asked) = run.readable(ask::subscription(run.place.api, &id))? else { continue };
+        match asked {
             Asked::Told(subscription) => compare_with_ours(run, &[subscription])?,
             Asked::Gone | Asked::NotYet => {
                 let here = run.place.reader.read(|connection| compare::subscriptions(connection, &[id.as_str()]))?;

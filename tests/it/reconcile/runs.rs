@@ -202,6 +202,24 @@ fn many_old_findings_are_looked_at_as_far_as_the_limit_leaves_room() {
 }
 
 #[test]
+fn one_thing_that_cannot_be_read_stops_nothing_else() {
+    let mut site = full_of_differences();
+    site.fake.put(json!({ "id": "sub_2", "object": "subscription", "created": NOW - DAY, "status": 7 }));
+    site.fake.put(json!({ "id": "in_8", "object": "invoice", "created": NOW - DAY, "status": "paid", "total": "x" }));
+    site.fake.put(json!({ "id": "evt_2", "object": "event", "created": NOW - 2 * DAY, "type": 7 }));
+    site.fake.remove("in_2");
+    let report = site.reconcile();
+    assert_eq!((report.result, report.counts.completed, report.counts.found), (Ended::Partial, 4, 4), "{report:?}");
+    let told = report.cut_short.join("; ");
+    assert!(
+        ["/v1/events/evt_2: ", "/v1/subscriptions/sub_2: ", "/v1/invoices/in_8: "].iter().all(|id| told.contains(id)),
+        "{told}"
+    );
+    let until = (NOW - 2 * DAY).to_string();
+    assert_eq!(site.rows("SELECT known_until FROM reconciliation_runs"), [until], "the event may still come");
+}
+
+#[test]
 fn events_of_a_connected_account_are_its_own() {
     let mut site = Site::under(Policy { connected_account: Some("acct_1".into()), ..test_mode() }, NOW);
     site.fake.put(dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - DAY));
