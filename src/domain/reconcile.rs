@@ -268,7 +268,8 @@ fn plan_difference(id: &SubscriptionId, state: &State, here: &SubscriptionHere, 
     let mut held: Vec<(String, Option<i64>)> =
         here.items.iter().map(|(price, quantity)| (price.to_string(), *quantity)).collect();
     held.sort();
-    if !state.items.is_empty() && !subscription::is_listed(state, policy) {
+    // Who lists nothing misses nothing.
+    if !policy.catalogue.is_empty() && !state.items.is_empty() && !subscription::is_listed(state, policy) {
         // It keeps the tier that it had, so only what is sold can differ.
         let prices: Vec<&str> = state.items.iter().map(|item| item.price.id.as_str()).collect();
         let expected = "a price of the [[price]] list";
@@ -506,21 +507,20 @@ pub fn is_same_path(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-/// Stripe has `undelivered` events that are older than the grace, the first of `since`, and none was delivered after.
+/// Stripe has events for us, and delivered none after `last`. While that lasts the words stay the same, so that what is
+/// acknowledged stays so.
 #[must_use]
-pub fn of_silence(paths: &[String], undelivered: usize, since: UnixSeconds) -> Option<Difference> {
-    (undelivered > 0).then(|| {
-        let expected = format!("deliveries; Stripe has {undelivered} events since {since}");
-        Difference::new(Kind::Silence, paths.join(" "), expected, "none since then")
-    })
+pub fn of_silence(paths: &[String], last: UnixSeconds) -> Difference {
+    let expected = "deliveries of the events that Stripe has";
+    Difference::new(Kind::Silence, paths.join(" "), expected, format!("none since {last}"))
 }
 
-/// Events since `last` were never fetched, and Stripe has only those since `reach`.
+/// Events since `last` were never fetched, and Stripe has only those since `reach`, which moves with every run.
 #[must_use]
 pub fn of_reach(last: UnixSeconds, reach: UnixSeconds) -> Option<Difference> {
     (last < reach).then(|| {
-        let (expected, actual) = (format!("all events since {last}"), format!("only those since {reach}"));
-        Difference::new(Kind::EventsBeyondReach, "/v1/events", expected, actual)
+        let expected = format!("all events since {last}");
+        Difference::new(Kind::EventsBeyondReach, "/v1/events", expected, "only those that Stripe still has")
     })
 }
 

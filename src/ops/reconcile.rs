@@ -1,10 +1,11 @@
 //! Compares the books with Stripe, and tells what differs. It fetches the events that never came and runs them as any
 //! others; beyond that it changes nothing but its findings.
 //!
-//! In the order of a run: `backfill.rs` (events, and silence), `subscriptions.rs`, `invoices.rs`, `checkouts.rs`,
+//! In the order of a run: `account.rs` (whose key it is), `backfill.rs` (events, and silence), `subscriptions.rs`, `invoices.rs`, `checkouts.rs`,
 //! `money.rs` (refunds and disputes), `books.rs` (what needs nobody else), `conclude.rs` (what is written down). All walk
 //! through pages, and keep in memory only what differs. `run.rs` is what they share.
 
+mod account;
 mod backfill;
 mod books;
 mod checkouts;
@@ -161,6 +162,7 @@ pub fn run(place: Place<'_>, desk: &mut impl Desk, rules: &Rules, options: Optio
     let known = place.reader.read(runs::known)?;
     let number = desk.write(move |transaction| runs::begin(transaction, started))?;
     let mut run = Run::begin(place, rules, options, known, started)?;
+    run.part("the account", Need::IfTold, account::check)?;
     let endpoints = run.part("webhook endpoints", Need::IfTold, backfill::endpoints)?;
     let events = run.part("events", Need::Always, |run| backfill::events(run, desk, endpoints.as_deref()))?;
     // Without them our side is not what it could be, and what differs would mean nothing.

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Params, Row, named_params};
 
 use crate::domain::clawback::{Granted, UnitGranted};
 use crate::domain::event::UnixSeconds;
-use crate::domain::ids::{AccountId, DisputeId, InvoiceId, RefundId, SubscriptionId};
+use crate::domain::ids::{AccountId, DisputeId, EventId, InvoiceId, RefundId, SubscriptionId};
 use crate::domain::reconcile::{InvoiceHere, InvoiceRowHere, OpenEvent, SubscriptionHere};
 use crate::store::StoreError;
 
@@ -44,6 +44,28 @@ pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, Sto
     Ok(connection
         .prepare_cached("SELECT max(received_at) / 1000 FROM events WHERE source = 'webhook'")?
         .query_row([], |row| row.get(0))?)
+}
+
+/// The newest events since `since` that Stripe delivered for these books, at most five, as far as the last changes tell.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn delivered_lately(
+    connection: &Connection,
+    since: UnixSeconds,
+    livemode: bool,
+    account: Option<&str>,
+) -> Result<Vec<EventId>, StoreError> {
+    // The newest events have no index; the changes that they made are in order.
+    let sql = "SELECT e.event_id
+               FROM (SELECT DISTINCT event_id FROM
+                         (SELECT event_id FROM audit_log WHERE event_id IS NOT NULL ORDER BY seq DESC LIMIT :step)) a
+               CROSS JOIN events e ON e.event_id = a.event_id
+               WHERE e.source = 'webhook' AND e.created_at >= :since AND e.livemode = :livemode
+                 AND e.stripe_account IS :account AND substr(e.event_id, 1, 4) = 'evt_' AND e.type NOT LIKE 'v2.%'
+               ORDER BY e.created_at DESC, e.event_id LIMIT 5";
+    let parameters = named_params! { ":step": STEP, ":since": since, ":livemode": livemode, ":account": account };
+    select(connection, sql, parameters, |row| row.get(0))
 }
 
 /// The events that are not completed, by the object that they are about; of several, the newest.

@@ -9,7 +9,8 @@ use crate::domain::money::Currency;
 use crate::domain::reconcile::Difference;
 use crate::store::StoreError;
 
-/// Opens a finding, or sees it again. What a person has acknowledged stays acknowledged for as long as it is the same.
+/// Opens a finding, or sees it again. What a person has acknowledged stays acknowledged for as long as both of its
+/// sides are the same.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -38,8 +39,10 @@ fn save(
                                    currency, event_id)
              VALUES (:kind, :subject, :expected, :actual, 'open', :now, :now, :amount, :currency, :event)
              ON CONFLICT (kind, subject) DO UPDATE SET
-                 status = CASE WHEN status = 'acknowledged' AND actual IS excluded.actual THEN status ELSE 'open' END,
-                 reason = CASE WHEN status = 'acknowledged' AND actual IS excluded.actual THEN reason END,
+                 status = CASE WHEN status = 'acknowledged' AND expected IS excluded.expected
+                                    AND actual IS excluded.actual THEN status ELSE 'open' END,
+                 reason = CASE WHEN status = 'acknowledged' AND expected IS excluded.expected
+                                    AND actual IS excluded.actual THEN reason END,
                  first_seen_at = CASE WHEN status = 'resolved' THEN excluded.first_seen_at ELSE first_seen_at END,
                  expected = excluded.expected, actual = excluded.actual, last_seen_at = excluded.last_seen_at,
                  amount = excluded.amount, currency = excluded.currency, event_id = excluded.event_id",

@@ -76,17 +76,18 @@ pub struct Item<T> {
 }
 
 impl<T> List<T> {
-    /// Its pages under these filters.
+    /// Its pages under these filters. What cannot be read is told by its id, beside all that can.
     pub fn pages<'a>(
         &'a self,
         api: &'a dyn Api,
         query: &[(&'a str, &'a str)],
-    ) -> impl Iterator<Item = Result<Vec<Item<T>>, NoAnswer>> + use<'a, T> {
-        Pages::new(api, self.path, query).map(|page| self.read_all(&page?))
+    ) -> impl Iterator<Item = Result<Vec<Result<Item<T>, NoAnswer>>, NoAnswer>> + use<'a, T> {
+        Pages::new(api, self.path, query).map(|page| Ok(self.read_all(&page?)))
     }
 
-    fn read_all(&self, page: &Page) -> Result<Vec<Item<T>>, NoAnswer> {
-        page.items.iter().map(|item| self.read(item.get()).map_err(|problem| unreadable(self.path, problem))).collect()
+    fn read_all(&self, page: &Page) -> Vec<Result<Item<T>, NoAnswer>> {
+        let read = |json: &str| self.read(json).map_err(|problem| unreadable_item(self.path, json, problem));
+        page.items.iter().map(|item| read(item.get())).collect()
     }
 
     fn read(&self, json: &str) -> Result<Item<T>, Unreadable> {
@@ -144,6 +145,15 @@ pub fn endpoints(api: &dyn Api) -> Result<Vec<Endpoint>, NoAnswer> {
     const PATH: &str = "/v1/webhook_endpoints";
     let read = |item: Box<RawValue>| listed::endpoint(item.get()).map_err(|problem| unreadable(PATH, problem));
     Pages::new(api, PATH, &[]).at_most(ENDPOINT_PAGES_MAX).items().map(|item| read(item?)).collect()
+}
+
+/// An item of a list that cannot be read, by its id if that can.
+#[must_use]
+pub fn unreadable_item(list: &str, json: &str, problem: Unreadable) -> NoAnswer {
+    match listed::id(json) {
+        Some(id) => unreadable(path(list, &id), problem),
+        None => unreadable(list, problem),
+    }
 }
 
 /// An answer that cannot be read.

@@ -153,6 +153,14 @@ impl FakeStripe {
         self.put_into(list, old, new);
     }
 
+    /// Adds an object that is told by its id, and left out of lists.
+    pub(crate) fn put_unlisted(&self, object: Value) {
+        let kind = object["object"].as_str().expect("a kind");
+        let known = COLLECTIONS.iter().find(|(known, _)| *known == kind);
+        let (_, collection) = known.unwrap_or_else(|| panic!("the fake knows no {kind}"));
+        self.put_into(&answers::unlisted(collection), object.clone(), object);
+    }
+
     fn put_into(&self, collection: &str, old: Value, new: Value) {
         let held = Held { old, new };
         let mut state = self.state();

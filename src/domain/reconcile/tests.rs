@@ -145,6 +145,22 @@ fn subscriptions_are_compared() {
     }
 }
 
+#[test]
+fn no_price_is_missed_where_none_is_listed() {
+    let policy = Policy { catalogue: Catalogue::default(), ..policy() };
+    let id = SubscriptionId::parse("sub_1").expect("an id");
+    for (name, sold, expected) in
+        [("alike", "new", ""), ("another price", "old", "subscription_tier: no tier by 1 × new | no tier by 1 × old")]
+    {
+        let ours = here("active", None, &[sold]);
+        assert_eq!(
+            told(&of_subscription(&id, Some(&state("active", &["new"])), Some(&ours), &policy)),
+            expected,
+            "{name}"
+        );
+    }
+}
+
 fn invoice(status: &str, amount_paid: i64, price_id: &str) -> Invoice {
     let line = Line {
         price: Some(price(price_id)),
@@ -326,11 +342,10 @@ fn endpoints_that_are_off_are_told() {
 #[test]
 fn silence_and_gaps() {
     let paths = ["/in".to_owned()];
-    assert_eq!(of_silence(&paths, 0, 7), None);
-    let silence = of_silence(&paths, 3, 7);
-    assert_eq!(told(&silence), "silence: deliveries; Stripe has 3 events since 7 | none since then");
+    let silence = of_silence(&paths, 7);
+    assert_eq!(told([&silence]), "silence: deliveries of the events that Stripe has | none since 7");
     assert_eq!(of_reach(7, 7), None);
-    assert_eq!(told(&of_reach(6, 7)), "events_beyond_reach: all events since 6 | only those since 7");
+    assert_eq!(told(&of_reach(6, 7)), "events_beyond_reach: all events since 6 | only those that Stripe still has");
 }
 
 #[test]

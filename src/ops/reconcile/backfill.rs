@@ -73,14 +73,17 @@ pub(super) fn tail(run: &mut Run<'_>) -> Result<(), Trouble> {
     let since = run.young_since().to_string();
     for page in Pages::new(run.place.api, PATH, &[("created[gte]", &since)]) {
         for item in page.map_err(NoAnswer::from)?.items {
-            run.young.extend(read(&item)?.names);
+            match read(&item) {
+                Ok(event) => run.young.extend(event.names),
+                Err(error) => run.note(error.to_string()),
+            }
         }
     }
     Ok(())
 }
 
-fn read(item: &RawValue) -> Result<listed::ListedEvent, Trouble> {
-    listed::event(item.get()).map_err(|problem| lists::unreadable(PATH, problem).into())
+fn read(item: &RawValue) -> Result<listed::ListedEvent, NoAnswer> {
+    listed::event(item.get()).map_err(|problem| lists::unreadable_item(PATH, item.get(), problem))
 }
 
 /// A walk through the list of events.
@@ -106,7 +109,7 @@ impl<'a> Walk<'a> {
         let mut pages = Pages::new(run.place.api, PATH, &created);
         let Some(first) = pages.next() else { return Ok(()) };
         let first = first.map_err(NoAnswer::from)?;
-        if first.has_more && others(&first)? >= OTHERS_MIN {
+        if first.has_more && others(&first) >= OTHERS_MIN {
             match self.of_our_types(run, &since) {
                 Err(Trouble::Stripe(NoAnswer::Api(error))) if !knows_types(&error) => {}
                 done => return done,
@@ -130,7 +133,14 @@ impl<'a> Walk<'a> {
     fn page(&mut self, run: &mut Run<'_>, page: Page) -> Result<(), Trouble> {
         let mut listed = Vec::with_capacity(page.items.len());
         for item in page.items {
-            let event = read(&item)?;
+            let event = match read(&item) {
+                Ok(event) => event,
+                Err(error) => {
+                    let created = listed::object(item.get()).ok().and_then(|object| object.created);
+                    run.lacks_event(error.to_string(), created);
+                    continue;
+                }
+            };
             run.check_mode(event.livemode)?;
             if event.created >= run.young_since() {
                 run.young.extend(event.names.iter().cloned());
@@ -182,12 +192,9 @@ fn as_delivered<'a>(event: &'a str, account: Option<&str>) -> Cow<'a, str> {
 }
 
 /// How many of a page are not of our types.
-fn others(page: &Page) -> Result<usize, Trouble> {
-    let mut others = 0;
-    for item in &page.items {
-        others += usize::from(!wire::is_acted_on(&read(item)?.kind));
-    }
-    Ok(others)
+fn others(page: &Page) -> usize {
+    let is_other = |event: &listed::ListedEvent| !wire::is_acted_on(&event.kind);
+    page.items.iter().filter(|item| read(item).is_ok_and(|event| is_other(&event))).count()
 }
 
 /// Look-alikes refuse, or stumble over, filters that they do not know.
@@ -209,10 +216,9 @@ fn silence(
     let last = run.place.reader.read_at_leisure(compare::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
-    let later: Vec<UnixSeconds> =
-        undelivered.iter().filter(is_later).filter(|created| **created > last).copied().collect();
-    let since = later.iter().min().copied().unwrap_or_default();
-    run.differences.extend(reconcile::of_silence(&run.rules.paths, later.len(), since));
+    if undelivered.iter().filter(is_later).any(|created| *created > last) {
+        run.differences.push(reconcile::of_silence(&run.rules.paths, last));
+    }
     Ok(())
 }
 
@@ -233,7 +239,11 @@ fn ingest(run: &mut Run<'_>, desk: &mut impl Desk, spool: &mut Spool) -> Result<
                 Ok(event) => {
                     deliveries.push(Delivery { event, payload: Some(payload), source: Source::Backfill, received });
                 }
-                Err(problem) => tracing::error!(%problem, "an event in Stripe's list is none"),
+                Err(problem) => {
+                    let listed = std::str::from_utf8(&body).ok().and_then(|json| listed::event(json).ok());
+                    let id = listed.as_ref().map_or("an event", |event| event.id.as_str());
+                    run.lacks_event(format!("{PATH}: {id}: {problem}"), listed.as_ref().map(|event| event.created));
+                }
             }
         }
         done += deliveries.len() as u64;

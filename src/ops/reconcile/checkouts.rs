@@ -12,7 +12,7 @@ const KINDS: [Kind; 1] = [Kind::MissingGrant];
 pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     let since = run.since.to_string();
     for page in CHECKOUTS.pages(run.place.api, &[("created[gte]", &since), ("status", "complete")]) {
-        let page = page?;
+        let page = run.readable_items(page?);
         let ids: Vec<&str> = page.iter().map(|item| item.object.id.as_str()).collect();
         let decided = run.place.reader.read(|connection| compare::decided_checkouts(connection, &ids))?;
         for Item { object: checkout, created, livemode } in &page {

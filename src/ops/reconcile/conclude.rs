@@ -39,7 +39,9 @@ pub(super) fn conclude(
         resolve(&mut run, desk, now)?;
     }
     run.counts.open = run.place.reader.read(findings::count_open)?;
-    let known_until = (result == Ended::Ok && all_events && shows_all(&run)).then_some(run.started);
+    // Whatever another part could not tell, the events were all seen.
+    let known_until = (all_events && run.key_fits && shows_all(&run))
+        .then(|| run.unread_since.map_or(run.started, |oldest| oldest.min(run.started)));
     let report = Report {
         run: number,
         result,

@@ -9,7 +9,7 @@ use crate::domain::reconcile::{self, InvoiceHere, Kind};
 use crate::store::compare::{self, Unseen};
 use crate::stripe::lists::{self, INVOICES};
 
-use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
+use super::run::{Run, Seen, Trouble, look_ups};
 
 /// An invoice may be paid so long after it was made, in seconds.
 const PAID_LATE_S: i64 = 60 * 86_400;
@@ -35,14 +35,11 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
         absent.retain(|one| !seen.has(one.id.as_str()));
     }
     let subjects = run.not_looked_at(&KINDS);
-    let mut ids: Vec<InvoiceId> = absent.into_iter().map(|one| one.id).collect();
-    ids.extend(subjects.iter().filter_map(|subject| InvoiceId::parse(subject).ok()).filter(is_invoice));
-    ids.sort();
-    ids.dedup();
-    let left = ids.len().saturating_sub(LOOKUPS_MAX);
-    ids.truncate(LOOKUPS_MAX);
-    for id in ids.into_iter().filter(|id| !seen.has(id.as_str())) {
-        let told = match lists::invoice(run.place.api, &id)? {
+    let of_findings = subjects.iter().filter_map(|subject| InvoiceId::parse(subject).ok()).filter(is_invoice);
+    let (ids, left) = look_ups(absent.into_iter().map(|one| one.id).collect(), of_findings);
+    for id in ids {
+        let Some(asked) = run.readable(lists::invoice(run.place.api, &id))? else { continue };
+        let told = match asked {
             Asked::Told(invoice) => Some(invoice),
             Asked::Gone | Asked::NotYet => None,
         };
@@ -59,7 +56,7 @@ fn is_invoice(id: &InvoiceId) -> bool {
 
 fn walk(run: &mut Run<'_>, query: &[(&str, &str)], seen: &mut Seen) -> Result<(), Trouble> {
     for page in INVOICES.pages(run.place.api, query) {
-        let page = page?;
+        let page = run.readable_items(page?);
         let ids: Vec<&str> = page.iter().map(|item| item.object.id.as_str()).collect();
         let here = ours(run, &ids)?;
         for item in &page {

@@ -12,30 +12,30 @@ use crate::stripe::ask::{self, NoAnswer};
 use crate::stripe::client::Kind as ApiKind;
 use crate::stripe::lists::{self, DISPUTES, REFUNDS};
 
-use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
+use super::run::{Run, Seen, Trouble, look_ups};
 
 /// Compares the refunds of the window, and those that can still change.
 pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
     let (mut seen, since) = (Seen::default(), run.since.to_string());
     for page in REFUNDS.pages(run.place.api, &[("created[gte]", &since)]) {
-        for item in page? {
+        for item in run.readable_items(page?) {
             run.check_mode(item.livemode)?;
             seen.add(item.object.id.as_str());
-            compare_refund(run, &item.object)?;
+            let done = compare_refund(run, &item.object);
+            run.readable(done)?;
         }
         (run.place.progress)("refunds", run.counts.refunds);
     }
-    let mut absent = not_seen(run, &seen, compare::expected_refunds)?;
+    let absent = not_seen(run, &seen, compare::expected_refunds)?;
     let subjects = run.not_looked_at(&[Kind::RefundNotApplied]);
-    absent.extend(subjects.iter().filter_map(|subject| RefundId::parse(subject).ok()));
-    absent.sort();
-    absent.dedup();
-    let left = absent.len().saturating_sub(LOOKUPS_MAX);
-    for id in absent.into_iter().take(LOOKUPS_MAX) {
-        match lists::refund(run.place.api, &id)? {
-            Asked::Told(refund) => compare_refund(run, &refund)?,
-            Asked::Gone | Asked::NotYet => without_refund(run, &id)?,
-        }
+    let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| RefundId::parse(subject).ok()));
+    for id in ids {
+        let Some(asked) = run.readable(lists::refund(run.place.api, &id))? else { continue };
+        let done = match asked {
+            Asked::Told(refund) => compare_refund(run, &refund),
+            Asked::Gone | Asked::NotYet => without_refund(run, &id),
+        };
+        run.readable(done)?;
     }
     if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
 }
@@ -44,24 +44,24 @@ pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
 pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
     let (mut seen, since) = (Seen::default(), run.since.to_string());
     for page in DISPUTES.pages(run.place.api, &[("created[gte]", &since)]) {
-        for item in page? {
+        for item in run.readable_items(page?) {
             run.check_mode(item.livemode)?;
             seen.add(item.object.id.as_str());
-            compare_dispute(run, &item.object)?;
+            let done = compare_dispute(run, &item.object);
+            run.readable(done)?;
         }
         (run.place.progress)("disputes", run.counts.disputes);
     }
-    let mut absent = not_seen(run, &seen, compare::expected_disputes)?;
+    let absent = not_seen(run, &seen, compare::expected_disputes)?;
     let subjects = run.not_looked_at(&[Kind::DisputeNotApplied]);
-    absent.extend(subjects.iter().filter_map(|subject| DisputeId::parse(subject).ok()));
-    absent.sort();
-    absent.dedup();
-    let left = absent.len().saturating_sub(LOOKUPS_MAX);
-    for id in absent.into_iter().take(LOOKUPS_MAX) {
-        match lists::dispute(run.place.api, &id)? {
-            Asked::Told(dispute) => compare_dispute(run, &dispute)?,
-            Asked::Gone | Asked::NotYet => without_dispute(run, &id)?,
-        }
+    let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| DisputeId::parse(subject).ok()));
+    for id in ids {
+        let Some(asked) = run.readable(lists::dispute(run.place.api, &id))? else { continue };
+        let done = match asked {
+            Asked::Told(dispute) => compare_dispute(run, &dispute),
+            Asked::Gone | Asked::NotYet => without_dispute(run, &id),
+        };
+        run.readable(done)?;
     }
     if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
 }

@@ -21,6 +21,9 @@ pub(super) const REACH_S: i64 = 30 * 86_400;
 /// How many single objects one part asks for at most: each is a request of its own.
 pub(super) const LOOKUPS_MAX: usize = 1_000;
 
+/// So many things that cannot be read are told; more would tell nothing else.
+const TOLD_MAX: usize = 20;
+
 /// Why a part was not done.
 #[derive(Debug)]
 pub(super) enum Trouble {
@@ -30,6 +33,8 @@ pub(super) enum Trouble {
     Stripe(NoAnswer),
     /// The key opens the other mode.
     OtherMode,
+    /// The key opens another account.
+    OtherAccount,
     /// More single objects would have to be asked for than [`LOOKUPS_MAX`].
     TooMany(usize),
 }
@@ -78,6 +83,10 @@ pub(super) struct Run<'a> {
     pub(super) did_something: bool,
     /// No further part makes sense.
     is_over: bool,
+    /// Nothing shows that the key opens another mode or account.
+    pub(super) key_fits: bool,
+    /// When the oldest event happened that could not be read, if there was one.
+    pub(super) unread_since: Option<UnixSeconds>,
     /// The findings that were not resolved before, by subject; true: what they are about was looked at.
     pub(super) before: HashMap<String, Vec<(Kind, bool)>>,
 }
@@ -112,6 +121,8 @@ impl<'a> Run<'a> {
             cannot_tell: Vec::new(),
             did_something: false,
             is_over: false,
+            key_fits: true,
+            unread_since: None,
             before,
         })
     }
@@ -146,11 +157,18 @@ impl<'a> Run<'a> {
                 self.cut_short.push(format!("{name}: {error}"));
             }
             Err(Trouble::OtherMode) => {
-                self.is_over = true;
+                (self.is_over, self.key_fits) = (true, false);
                 let (books, key) = if self.rules.policy.livemode { ("live", "test") } else { ("test", "live") };
                 self.cut_short.push(format!(
                     "{name}: stripe.api_key opens the {key} mode, and these books are of the {books} mode; give the \
                      key of that mode"
+                ));
+            }
+            Err(Trouble::OtherAccount) => {
+                (self.is_over, self.key_fits) = (true, false);
+                self.cut_short.push(format!(
+                    "{name}: stripe.api_key opens another account than the one these webhooks come from: Stripe knows \
+                     none of the events that were delivered here last; give the key of that account"
                 ));
             }
             Err(Trouble::TooMany(left)) => {
@@ -161,6 +179,44 @@ impl<'a> Run<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// What of a page can be read; the rest is noted.
+    pub(super) fn readable_items<T>(&mut self, page: Vec<Result<T, NoAnswer>>) -> Vec<T> {
+        let mut items = Vec::with_capacity(page.len());
+        for item in page {
+            match item {
+                Ok(item) => items.push(item),
+                Err(error) => self.note(error.to_string()),
+            }
+        }
+        items
+    }
+
+    /// One object; `None`: it cannot be read, which is noted, and the others go on.
+    pub(super) fn readable<T>(&mut self, told: Result<T, impl Into<Trouble>>) -> Result<Option<T>, Trouble> {
+        match told.map_err(Into::into) {
+            Ok(told) => Ok(Some(told)),
+            Err(Trouble::Stripe(error @ NoAnswer::Unreadable { .. })) => {
+                self.note(error.to_string());
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// An event cannot be read: that all events were seen is true only until then.
+    pub(super) fn lacks_event(&mut self, problem: String, created: Option<UnixSeconds>) {
+        let created = created.unwrap_or(self.since);
+        self.unread_since = Some(self.unread_since.map_or(created, |oldest| oldest.min(created)));
+        self.note(problem);
+    }
+
+    /// Notes that something could not be read.
+    pub(super) fn note(&mut self, problem: String) {
+        if self.cut_short.len() < TOLD_MAX && !self.cut_short.contains(&problem) {
+            self.cut_short.push(problem);
+        }
     }
 
     /// The objects of a page must be of the mode of these books.
@@ -196,6 +252,19 @@ impl<'a> Run<'a> {
     pub(super) fn young_since(&self) -> UnixSeconds {
         self.started - self.rules.grace_s
     }
+}
+
+/// What is asked for by its id: what is absent from the list, and what findings are about, as far as the limit leaves
+/// room for it; and how many of the absent are too many.
+pub(super) fn look_ups<T: Ord>(mut absent: Vec<T>, of_findings: impl Iterator<Item = T>) -> (Vec<T>, usize) {
+    absent.sort();
+    absent.dedup();
+    let left = absent.len().saturating_sub(LOOKUPS_MAX);
+    absent.truncate(LOOKUPS_MAX);
+    let room = LOOKUPS_MAX - absent.len();
+    let more: Vec<T> = of_findings.filter(|id| absent.binary_search(id).is_err()).take(room).collect();
+    absent.extend(more);
+    (absent, left)
 }
 
 /// The API has no such thing, or the key may not read it.

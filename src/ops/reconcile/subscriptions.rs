@@ -9,7 +9,7 @@ use crate::store::compare;
 use crate::stripe::ask;
 use crate::stripe::lists::SUBSCRIPTIONS;
 
-use super::run::{LOOKUPS_MAX, Run, Seen, Trouble};
+use super::run::{Run, Seen, Trouble, look_ups};
 
 const KINDS: [Kind; 5] = [
     Kind::SubscriptionTier,
@@ -24,19 +24,21 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     let mut seen = Seen::default();
     for page in SUBSCRIPTIONS.pages(run.place.api, &[("status", "all")]) {
         let mut told = Vec::new();
-        for item in page? {
+        for item in run.readable_items(page?) {
             run.check_mode(item.livemode)?;
             seen.add(item.object.id.as_str());
-            told.push(with_all_items(run, item.object)?);
+            let whole = with_all_items(run, item.object);
+            told.extend(run.readable(whole)?);
         }
         compare_with_ours(run, &told)?;
     }
-    let mut absent = not_seen(run, &seen)?;
-    let left = absent.len().saturating_sub(LOOKUPS_MAX);
-    absent.truncate(LOOKUPS_MAX);
-    for id in absent {
+    let absent = not_seen(run, &seen)?;
+    let subjects = run.not_looked_at(&KINDS);
+    let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| SubscriptionId::parse(subject).ok()));
+    for id in ids {
         // Lists leave out what belongs to a test clock.
-        match ask::subscription(run.place.api, &id)? {
+        let Some(asked) = run.readable(ask::subscription(run.place.api, &id))? else { continue };
+        match asked {
             Asked::Told(subscription) => compare_with_ours(run, &[subscription])?,
             Asked::Gone | Asked::NotYet => {
                 let here = run.place.reader.read(|connection| compare::subscriptions(connection, &[id.as_str()]))?;
@@ -47,21 +49,16 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
 }
 
-/// Ours that stand and were not in the list, and what findings are about.
+/// Ours that stand and were not in the list.
 fn not_seen(run: &Run<'_>, seen: &Seen) -> Result<Vec<SubscriptionId>, Trouble> {
     let mut absent: Vec<SubscriptionId> = Vec::new();
     let mut after = String::new();
     loop {
         let step = run.place.reader.read(|connection| compare::standing_subscriptions(connection, &after))?;
-        let Some(last) = step.last() else { break };
+        let Some(last) = step.last() else { return Ok(absent) };
         after = last.as_str().to_owned();
         absent.extend(step.into_iter().filter(|id| !seen.has(id.as_str())));
     }
-    let subjects = run.not_looked_at(&KINDS);
-    let of_findings = subjects.iter().filter_map(|subject| SubscriptionId::parse(subject).ok());
-    let more: Vec<SubscriptionId> = of_findings.filter(|id| !seen.has(id.as_str()) && !absent.contains(id)).collect();
-    absent.extend(more);
-    Ok(absent)
 }
 
 fn with_all_items(run: &Run<'_>, subscription: Subscription) -> Result<Subscription, Trouble> {

@@ -10,6 +10,9 @@ use crate::domain::event::{UnixSeconds, Unreadable};
 use crate::domain::ids::EventId;
 use crate::domain::reconcile::Endpoint;
 
+/// No id of Stripe's is longer.
+const ID_BYTES_MAX: usize = 255;
+
 /// An event in the list of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedEvent {
@@ -63,6 +66,13 @@ pub fn event(json: &str) -> Result<ListedEvent, Unreadable> {
 pub fn object(json: &str) -> Result<ListedObject, Unreadable> {
     let raw: RawObject = parse(json)?;
     Ok(ListedObject { created: raw.created.told().copied(), livemode: raw.livemode.told().copied() })
+}
+
+/// The id of whatever is listed, even if nothing else of it can be read.
+#[must_use]
+pub fn id(json: &str) -> Option<String> {
+    let raw: RawId<'_> = parse(json).ok()?;
+    raw.id.told().filter(|id| id.len() <= ID_BYTES_MAX).map(|id| id.clone().into_owned())
 }
 
 /// Reads a webhook endpoint.
@@ -136,6 +146,13 @@ impl RawNames<'_> {
         let own = [&self.id, &self.charge, &self.payment_intent, &self.invoice, &self.latest_charge];
         own.into_iter().chain(of_payment).filter_map(Field::told).map(|name| name.0.clone().into_owned()).collect()
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawId<'a> {
+    #[serde(borrow)]
+    id: Field<Cow<'a, str>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

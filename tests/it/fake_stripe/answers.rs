@@ -41,6 +41,11 @@ impl Reply {
     }
 }
 
+/// Where the objects of a collection are that its list leaves out.
+pub(super) fn unlisted(collection: &str) -> String {
+    format!("{collection} that are not listed")
+}
+
 fn success(value: &Value) -> Reply {
     Reply::new(200, serde_json::to_vec_pretty(value).expect("JSON"))
 }
@@ -82,7 +87,9 @@ impl State {
         let Some((parent, last)) = call.path.rsplit_once('/') else { return unknown(call) };
         if COLLECTIONS.iter().any(|(_, collection)| *collection == parent) {
             let shape = self.shape(call);
-            let found = self.find(parent, &decode(last)).map(|held| success(held.render(shape)));
+            let id = decode(last);
+            let held = self.find(parent, &id).or_else(|| self.find(&unlisted(parent), &id));
+            let found = held.map(|held| success(held.render(shape)));
             return found.unwrap_or_else(missing);
         }
         match parent.rsplit_once('/') {

@@ -294,8 +294,11 @@ fn silence_of_the_webhooks() {
     site.has(not_wanted);
     site.now += 2 * DAY + 601;
     assert_eq!(site.finds(), ["silence /webhooks/stripe"], "an endpoint that wants it did not get it");
-    let expected = format!("deliveries; Stripe has 1 events since {}", NOW + DAY);
-    assert_eq!(site.rows("SELECT expected FROM v_findings WHERE kind = 'silence'"), [expected]);
+    assert_eq!(site.rows("SELECT actual FROM v_findings WHERE kind = 'silence'"), [format!("none since {NOW}")]);
+    acknowledge(&mut site.connection, 1, "the proxy is moved today", "ann", NOW * 1000).unwrap();
+    site.has(at("evt_4", "customer.updated", NOW + DAY + 1));
+    site.now += 60;
+    assert_eq!(site.finds(), NOTHING, "the same silence, one event longer");
     site.hears([&missed]);
     assert_eq!(site.finds(), NOTHING, "what was fetched first and delivered then was delivered");
 }
@@ -345,4 +348,17 @@ fn what_is_acknowledged_stays_so_until_it_is_something_else() {
     assert_eq!(site.finds(), NOTHING);
     let error = acknowledge(&mut site.connection, 1, "late", "ann", NOW * 1000).unwrap_err();
     assert!(error.to_string().contains("is resolved"), "{error}");
+}
+
+#[test]
+fn what_is_acknowledged_is_told_again_when_stripes_side_changes() {
+    let mut site = site();
+    site.hears([&subscribed("active", "price_basic")]);
+    site.has(subscription("sub_1", "past_due", "price_basic"));
+    assert_eq!(site.finds(), ["subscription_state sub_1"]);
+    acknowledge(&mut site.connection, 1, "they pay tomorrow", "ann", NOW * 1000).unwrap();
+    assert_eq!(site.finds(), NOTHING);
+    site.has(subscription("sub_1", "canceled", "price_basic"));
+    assert_eq!(site.finds(), ["subscription_state sub_1"]);
+    assert_eq!(site.rows("SELECT actual, reason FROM v_findings"), ["status active|"]);
 }

@@ -93,7 +93,8 @@ fn a_run_that_is_cut_short_concludes_nothing_from_absence() {
             // Another list may be cut short, but not that of events: what differs could still be on its way.
             assert_eq!(absent, path == "/v1/invoices" || path == "/v1/refunds", "{path} page {page}");
             let known = site.rows("SELECT result, known_until FROM reconciliation_runs");
-            assert_eq!(known, ["partial|"], "{path} page {page}");
+            let until = if path == "/v1/events" { String::new() } else { NOW.to_string() };
+            assert_eq!(known, [format!("partial|{until}")], "{path} page {page}");
             site.fake.heal();
             assert_eq!(site.reconcile().result, Ended::Ok);
             let gone = site.rows("SELECT kind || ' ' || subject FROM v_findings WHERE status = 'resolved' ORDER BY 1");
@@ -140,7 +141,27 @@ fn the_wrong_mode_ends_a_run_before_it_concludes_anything() {
     let report = site.reconcile();
     assert_eq!(report.result, Ended::Partial);
     assert!(report.cut_short[0].contains("stripe.api_key opens the live mode"), "{:?}", report.cut_short);
+    assert_eq!(site.rows("SELECT known_until FROM reconciliation_runs"), [""], "its events are not ours");
     assert_eq!(site.findings(), Vec::<String>::new());
+}
+
+#[test]
+fn the_key_of_another_account_writes_nothing_into_the_books() {
+    let mut site = Site::under(test_mode(), NOW);
+    site.hears([&invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000)]);
+    site.fake.remove("evt_1");
+    site.fake.put(dated(invoice_paid(Shape::New, "evt_9", "in_9", "cus_9", 2_000), NOW - DAY));
+    let report = site.reconcile();
+    assert_eq!((report.result, report.counts.events, report.cut_short.len()), (Ended::Failed, 0, 1));
+    assert!(report.cut_short[0].contains("stripe.api_key opens another account"), "{:?}", report.cut_short);
+    assert_eq!((site.rows("SELECT event_id FROM events"), site.findings().len()), (vec!["evt_1".to_owned()], 0));
+    assert_eq!(site.rows("SELECT known_until FROM reconciliation_runs"), [""]);
+    site.fake.order(Fault::at("/v1/events/evt_1").status(403));
+    assert_eq!(site.reconcile().counts.completed, 1, "nobody can tell");
+    let mut site = Site::under(test_mode(), NOW);
+    site.hears([&dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - 30 * DAY)]);
+    site.fake.remove("evt_1");
+    assert_eq!(site.reconcile().result, Ended::Ok, "Stripe has forgotten it");
 }
 
 #[test]
@@ -151,6 +172,51 @@ fn a_key_that_may_not_read_everything_still_compares_the_rest() {
     }
     let report = site.reconcile();
     assert_eq!((report.result, report.cannot_tell.len(), report.counts.found), (Ended::Ok, 3, 5));
+}
+
+#[test]
+fn what_another_part_cannot_tell_opens_no_gap_of_events() {
+    let mut site = Site::under(test_mode(), NOW);
+    site.fake.order(Fault::at("/v1/subscriptions").status(403));
+    for _ in 0..3 {
+        assert_eq!(site.reconcile().result, Ended::Partial);
+        site.now += 20 * DAY;
+    }
+    assert_eq!(site.findings(), Vec::<String>::new(), "all events were seen, every time");
+}
+
+#[test]
+fn many_old_findings_are_looked_at_as_far_as_the_limit_leaves_room() {
+    let mut site = Site::under(test_mode(), NOW);
+    site.runs_sql(&format!(
+        "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
+         SELECT kind, prefix || value, 'open', {NOW}, {NOW}
+         FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 1100) SELECT value FROM n),
+              (SELECT 'subscription_state' AS kind, 'sub_' AS prefix
+              UNION ALL SELECT 'invoice_status', 'in_' UNION ALL SELECT 'refund_not_applied', 're_')"
+    ));
+    let report = site.reconcile();
+    assert_eq!((report.result, report.cut_short), (Ended::Ok, Vec::new()));
+    assert_eq!((report.counts.resolved, report.counts.open), (3_000, 300));
+    assert_eq!((site.reconcile().counts.resolved, site.findings().len()), (300, 0), "the next run looks at the rest");
+}
+
+#[test]
+fn one_thing_that_cannot_be_read_stops_nothing_else() {
+    let mut site = full_of_differences();
+    site.fake.put(json!({ "id": "sub_2", "object": "subscription", "created": NOW - DAY, "status": 7 }));
+    site.fake.put(json!({ "id": "in_8", "object": "invoice", "created": NOW - DAY, "status": "paid", "total": "x" }));
+    site.fake.put(json!({ "id": "evt_2", "object": "event", "created": NOW - 2 * DAY, "type": 7 }));
+    site.fake.remove("in_2");
+    let report = site.reconcile();
+    assert_eq!((report.result, report.counts.completed, report.counts.found), (Ended::Partial, 4, 4), "{report:?}");
+    let told = report.cut_short.join("; ");
+    assert!(
+        ["/v1/events/evt_2: ", "/v1/subscriptions/sub_2: ", "/v1/invoices/in_8: "].iter().all(|id| told.contains(id)),
+        "{told}"
+    );
+    let until = (NOW - 2 * DAY).to_string();
+    assert_eq!(site.rows("SELECT known_until FROM reconciliation_runs"), [until], "the event may still come");
 }
 
 #[test]
