@@ -285,7 +285,7 @@ fn conversion(config: &Config) -> anyhow::Result<Option<Conversion>> {
 /// What decides about events, as a config asks for it.
 ///
 /// # Errors
-/// As [`policy`].
+/// As [`policy()`].
 pub fn rules(config: &Config) -> anyhow::Result<Rules> {
     Ok(Rules { policy: Arc::new(policy(config)?), metadata_key: config.accounts.metadata_key.clone() })
 }

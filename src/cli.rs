@@ -138,7 +138,7 @@ enum Command {
     /// Prove that the books are whole
     #[command(after_help = "Example:\n  billingd --config prod.toml verify && echo clean")]
     Verify,
-    /// Delete the payloads and ignored events that [retention] lets go
+    /// Delete the payloads and ignored events that `[retention]` lets go
     #[command(after_help = "Example:\n  billingd --config prod.toml prune")]
     Prune {
         /// Who does this, for the audit log (default: the login name)

@@ -263,12 +263,6 @@ impl Need {
             _ => None,
         }
     }
-
-    /// Stripe's API can tell it; other needs are met by other events or by exchange rates.
-    #[must_use]
-    pub fn is_for_stripe(&self) -> bool {
-        !matches!(self, Self::Grant(_) | Self::Rate(_))
-    }
 }
 
 impl fmt::Display for Need {

@@ -71,7 +71,7 @@ pub struct Shelf {
 /// Writes a backup named by its time, then removes the oldest of those that are too many.
 ///
 /// # Errors
-/// As [`backup`], and when the folder cannot be used.
+/// As [`backup()`], and when the folder cannot be used.
 pub fn shelve(database: &Path, shelf: &Shelf, now: UnixMillis, stop: &Stop) -> Result<BackedUp, StoreError> {
     let trouble = |error: std::io::Error| StoreError::Unusable {
         path: shelf.folder.clone(),

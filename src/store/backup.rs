@@ -87,7 +87,7 @@ fn cut_short(target: &Path) -> StoreError {
 /// broken-off migration left is replaced, since the database has only grown since.
 ///
 /// # Errors
-/// As [`write`]; then nothing must be migrated.
+/// As [`write()`]; then nothing must be migrated.
 pub fn before_migration(database: &Path, schema: i64) -> Result<PathBuf, StoreError> {
     let target = open::beside_path(database, &format!(".schema-{schema}.backup"));
     write(

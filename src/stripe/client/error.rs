@@ -69,13 +69,6 @@ impl ApiError {
         matches!(self.kind, Kind::NotFound | Kind::Unknown | Kind::Rejected)
     }
 
-    /// The same request may be answered later without anybody doing anything. Neither this nor [`Self::is_final`]:
-    /// somebody has to do something first ([`Kind::Refused`]).
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Limited | Kind::Unavailable | Kind::Garbage | Kind::Stopped)
-    }
-
     fn remedy(&self) -> String {
         match (self.kind, &self.told.permission) {
             (Kind::NotFound, _) => "if it exists, the key belongs to another account or mode than it does".to_owned(),
@@ -159,19 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_final_does_not_pass() {
-        for (kind, is_final, may_pass) in [
-            (Kind::NotFound, true, false),
-            (Kind::Unknown, true, false),
-            (Kind::Rejected, true, false),
-            (Kind::Refused, false, false),
-            (Kind::Limited, false, true),
-            (Kind::Unavailable, false, true),
-            (Kind::Garbage, false, true),
-            (Kind::Stopped, false, true),
+    fn what_is_final_is_about_the_question() {
+        for (kind, is_final) in [
+            (Kind::NotFound, true),
+            (Kind::Unknown, true),
+            (Kind::Rejected, true),
+            (Kind::Refused, false),
+            (Kind::Limited, false),
+            (Kind::Unavailable, false),
+            (Kind::Garbage, false),
+            (Kind::Stopped, false),
         ] {
-            let error = error(kind, None, Told::default());
-            assert_eq!((error.is_final(), error.may_pass()), (is_final, may_pass), "{kind:?}");
+            assert_eq!(error(kind, None, Told::default()).is_final(), is_final, "{kind:?}");
         }
     }
 }
