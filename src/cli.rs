@@ -241,7 +241,7 @@ fn beside(config: &Config) -> anyhow::Result<CommandConnection> {
     let held = open::meta(&connection, app::CATALOGUE_DIGEST)?;
     if held.is_some_and(|held| held != config.catalogue_digest()) {
         anyhow::bail!(
-            "{}: the books were last served with other prices, tiers or credits than this config has; start (or restart) \
+            "{}: the books were last served with another catalogue (prices, tiers, credits) than this config has; start (or restart) \
              billingd with it, then try again",
             path.display()
         );

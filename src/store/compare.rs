@@ -46,7 +46,8 @@ pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, Sto
         .query_row([], |row| row.get(0))?)
 }
 
-/// The newest events since `since` that Stripe delivered for these books, at most five, as far as the last changes tell.
+/// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as
+/// the last changes tell.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -55,9 +56,9 @@ pub fn delivered_lately(
     since: UnixSeconds,
     livemode: bool,
     account: Option<&str>,
-) -> Result<Vec<EventId>, StoreError> {
+) -> Result<Vec<(EventId, Option<String>)>, StoreError> {
     // The newest events have no index; the changes that they made are in order.
-    let sql = "SELECT e.event_id
+    let sql = "SELECT e.event_id, e.object_id
                FROM (SELECT DISTINCT event_id FROM
                          (SELECT event_id FROM audit_log WHERE event_id IS NOT NULL ORDER BY seq DESC LIMIT :step)) a
                CROSS JOIN events e ON e.event_id = a.event_id
@@ -65,7 +66,7 @@ pub fn delivered_lately(
                  AND e.stripe_account IS :account AND substr(e.event_id, 1, 4) = 'evt_' AND e.type NOT LIKE 'v2.%'
                ORDER BY e.created_at DESC, e.event_id LIMIT 5";
     let parameters = named_params! { ":step": STEP, ":since": since, ":livemode": livemode, ":account": account };
-    select(connection, sql, parameters, |row| row.get(0))
+    select(connection, sql, parameters, |row| Ok((row.get("event_id")?, row.get("object_id")?)))
 }
 
 /// The events that are not completed, by the object that they are about; of several, the newest.
