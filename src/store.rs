@@ -32,6 +32,7 @@ pub mod restore;
 pub mod retention;
 pub mod runs;
 pub mod savepoint;
+mod select;
 pub(crate) mod snapshots;
 pub mod spool;
 pub mod subscriptions;

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, Params, Row, named_params};
+use rusqlite::{Connection, named_params};
 
 use crate::domain::clawback::{Granted, UnitGranted};
 use crate::domain::event::UnixSeconds;
 use crate::domain::ids::{AccountId, DisputeId, EventId, InvoiceId, RefundId, SubscriptionId};
 use crate::domain::reconcile::{InvoiceHere, InvoiceRowHere, OpenEvent, SubscriptionHere};
 use crate::store::StoreError;
+use crate::store::select::select;
 
 /// How many rows one step of a walk reads.
 const STEP: i64 = 1_000;
@@ -294,15 +295,4 @@ pub fn duplicate_grants(connection: &Connection) -> Result<Vec<(String, String)>
 fn json(ids: &[&str]) -> Result<String, StoreError> {
     serde_json::to_string(ids)
         .map_err(|error| StoreError::Damaged { what: "a list of ids".into(), problem: error.to_string() })
-}
-
-fn select<T>(
-    connection: &Connection,
-    sql: &str,
-    parameters: impl Params,
-    from_row: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(parameters, |row| from_row(row))?;
-    Ok(rows.collect::<Result<_, _>>()?)
 }

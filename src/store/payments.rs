@@ -1,7 +1,7 @@
 //! Payments, what they paid, and their refunds and disputes, each kept as it was told. Which charges and intents are
 //! one payment is worked out when they are read, so that it does not matter which name came first.
 
-use rusqlite::{Connection, OptionalExtension as _, Params, Row, named_params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted};
 use crate::domain::decision::{CheckoutRow, Fact};
@@ -9,6 +9,7 @@ use crate::domain::event::PaymentRef;
 use crate::domain::facts::{Decided, Root};
 use crate::domain::ids::{AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, RefundId};
 use crate::domain::money::Currency;
+use crate::store::select::select;
 use crate::store::{StoreError, unfinished};
 
 /// Remembers that a payment paid an invoice.
@@ -446,15 +447,4 @@ fn granted(connection: &Connection, fact: &Fact) -> Result<Option<Granted>, Stor
         })?;
     let account = rows.first().map(|(account, _)| account.clone());
     Ok(account.map(|account| Granted { account, units: rows.into_iter().filter_map(|(_, unit)| unit).collect() }))
-}
-
-fn select<T>(
-    connection: &Connection,
-    sql: &str,
-    parameters: impl Params,
-    from_row: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(parameters, |row| from_row(row))?;
-    Ok(rows.collect::<Result<_, _>>()?)
 }
