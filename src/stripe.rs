@@ -2,13 +2,12 @@
 //!
 //! [`signature`] proves that a request is Stripe's; [`wire`] reads its body, whatever the API version, into the words
 //! of [`crate::domain::event`]; [`client`] asks Stripe's API, [`ask`] knows what to ask for one object, and [`all`] for
-//! all of a kind; [`made`] makes an event of an answer; [`endpoints`] reads where Stripe delivers to. Nothing here
-//! decides anything.
+//! all of a kind; [`made`] makes an event of an answer; [`lists`] are those that a
+//! reconciliation walks through. Nothing here decides anything.
 
 pub mod all;
 pub mod ask;
 pub mod client;
-pub mod endpoints;
 pub mod events_file;
 pub mod lists;
 pub mod made;

@@ -481,6 +481,10 @@ pub struct Endpoint {
     pub is_enabled: bool,
     /// The types that it wants; `*` stands for all.
     pub types: Vec<String>,
+    /// The version that renders its events; `None`: the account's own.
+    pub api_version: Option<String>,
+    /// Its mode, if it is told.
+    pub livemode: Option<bool>,
 }
 
 impl Endpoint {

@@ -328,6 +328,8 @@ fn endpoints_that_are_off_are_told() {
         path: path.into(),
         is_enabled,
         types: vec!["*".into()],
+        api_version: None,
+        livemode: None,
     };
     for (name, endpoints, expected) in [
         ("on", vec![endpoint("we_1", "/in", true)], ""),

@@ -2,9 +2,9 @@
 
 use super::Check;
 use crate::clock::UnixMillis;
+use crate::domain::reconcile::{Endpoint, is_same_path};
 use crate::stripe::client::{Api, ApiError, Kind};
-use crate::stripe::endpoints::{self, Endpoint};
-use crate::stripe::{all, wire};
+use crate::stripe::{all, lists, wire};
 
 /// What billingd reads, and what for.
 const READS: &[(&str, &str)] = &[
@@ -132,11 +132,11 @@ fn endpoint(api: &dyn Api, expected: &Expected<'_>) -> Vec<Check> {
     if expected.is_connected {
         return vec![Check::note("endpoint", "not looked at: that of a connected account belongs to the platform")];
     }
-    let all = match endpoints::list(api) {
+    let all = match lists::endpoints(api) {
         Ok(all) => all,
         Err(error) => return vec![Check::note("endpoint", error.to_string())],
     };
-    let is_ours = |endpoint: &&Endpoint| expected.paths.iter().any(|path| path.trim_end_matches('/') == endpoint.path);
+    let is_ours = |endpoint: &&Endpoint| expected.paths.iter().any(|path| is_same_path(path, &endpoint.path));
     let ours: Vec<Check> = all.iter().filter(is_ours).flat_map(|endpoint| of_endpoint(endpoint, expected)).collect();
     if !ours.is_empty() {
         return ours;
@@ -151,6 +151,7 @@ fn endpoint(api: &dyn Api, expected: &Expected<'_>) -> Vec<Check> {
 
 fn of_endpoint(endpoint: &Endpoint, expected: &Expected<'_>) -> Vec<Check> {
     let Endpoint { id, path, is_enabled, api_version, livemode, .. } = endpoint;
+    let path = path.trim_end_matches('/');
     let mut checks = Vec::new();
     if !is_enabled {
         checks.push(Check::problem(
@@ -168,7 +169,7 @@ fn of_endpoint(endpoint: &Endpoint, expected: &Expected<'_>) -> Vec<Check> {
         )));
     }
     let types = wire::event_types().iter().map(|(kind, _)| *kind);
-    let missing = endpoint.missing(types.clone());
+    let missing: Vec<&str> = types.clone().filter(|kind| !endpoint.wants(kind)).collect();
     if !missing.is_empty() {
         checks.push(Check::problem(
             "endpoint",

@@ -91,6 +91,8 @@ pub fn endpoint(json: &str) -> Result<Endpoint, Unreadable> {
         path: path.to_owned(),
         is_enabled: raw.status.need("status")? == "enabled",
         types: types.iter().filter_map(|kind| kind.told()).map(|kind| kind.clone().into_owned()).collect(),
+        api_version: raw.api_version.told().map(|version| version.clone().into_owned()),
+        livemode: raw.livemode.told().copied(),
     })
 }
 
@@ -170,6 +172,8 @@ struct RawEndpoint<'a> {
     url: Field<Cow<'a, str>>,
     status: Field<Cow<'a, str>>,
     enabled_events: Field<Vec<Field<Cow<'a, str>>>>,
+    api_version: Field<Cow<'a, str>>,
+    livemode: Field<bool>,
 }
 
 #[cfg(test)]
