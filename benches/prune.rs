@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use billingd::store::meta;
 use billingd::store::open::{self, Binding};
 use billingd::store::reader::Reader;
 use billingd::{clock, ops};
@@ -142,7 +143,7 @@ impl Load {
 fn overdue(books: &Path) {
     let server = open::server(&books.join("books.db"), &Binding { livemode: false, connected_account: None });
     let server = server.expect("the books");
-    open::set_meta(server.connection(), "jobs_since", "0").expect("a note");
+    meta::set(server.connection(), "jobs_since", "0").expect("a note");
 }
 
 fn wait_for_the_job(books: &Path) {

@@ -23,6 +23,8 @@ use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
 use crate::ops::reconcile;
 use crate::stop::Stop;
 use crate::store;
+use crate::store::files;
+use crate::store::meta;
 use crate::store::open::{self, Binding};
 use crate::store::payload;
 use crate::store::reader::Reader;
@@ -98,8 +100,8 @@ impl Service {
         let path = config.database.path.clone();
         let database = open::server(&path, &binding(config))?;
         payload::keep_dictionary(database.connection())?;
-        open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
-        open::set_meta(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
+        meta::set(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
+        meta::set(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
@@ -137,7 +139,7 @@ impl Service {
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
             request_timeout: config.server.request_timeout,
-            folder: open::folder_of(&path).to_owned(),
+            folder: files::folder_of(&path).to_owned(),
             clock: surroundings.clock,
         });
         let jobs = Jobs::start(
@@ -296,7 +298,7 @@ pub fn rules(config: &Config) -> anyhow::Result<Rules> {
 /// As [`rules`]; when the database cannot be read.
 pub fn rules_beside(config: &Config) -> anyhow::Result<Rules> {
     let mut rules = rules(config)?;
-    let asks = Reader::open(&config.database.path, 1)?.read(|connection| open::meta(connection, ASKS_STRIPE))?;
+    let asks = Reader::open(&config.database.path, 1)?.read(|connection| meta::get(connection, ASKS_STRIPE))?;
     if let Some(asks) = asks {
         Arc::make_mut(&mut rules.policy).asks_stripe = asks == "yes";
     }

@@ -38,6 +38,7 @@ use crate::domain::ids::EventId;
 use crate::ops::adjust;
 use crate::ops::ingest::Errand;
 use crate::stop::Stop;
+use crate::store::meta;
 use crate::store::open::{self, CommandConnection};
 use crate::store::reader::Reader;
 use crate::stripe::client::Client;
@@ -238,7 +239,7 @@ fn reader(config: &Config) -> anyhow::Result<Reader> {
 fn beside(config: &Config) -> anyhow::Result<CommandConnection> {
     let path = &config.database.path;
     let connection = open::beside(path, &app::binding(config))?;
-    let held = open::meta(&connection, app::CATALOGUE_DIGEST)?;
+    let held = meta::get(&connection, app::CATALOGUE_DIGEST)?;
     if held.is_some_and(|held| held != config.catalogue_digest()) {
         anyhow::bail!(
             "{}: the books were last served with another catalogue (prices, tiers, credits) than this config has; start (or restart) \

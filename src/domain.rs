@@ -4,7 +4,7 @@
 //! takes what is known and returns plain data. `ops` loads the facts and carries the results out; the tests of this
 //! module need nothing but this module.
 //!
-//! Reading order: [`ids`], [`money`] and [`exchange`] are the atoms, [`event`] is what Stripe told us in our own words,
+//! Reading order: [`ids`], [`fact`], [`money`] and [`exchange`] are the atoms, [`event`] is what Stripe told us in our own words,
 //! [`policy`] is what the operator configured; [`grant`], [`clawback`] and [`subscription`] are the rules of credits,
 //! of taking them back and of tiers; [`decide`] puts them together, from [`facts`] to a [`decision`]; [`reconcile`] says what differs from Stripe.
 
@@ -13,6 +13,7 @@ pub mod decide;
 pub mod decision;
 pub mod event;
 pub mod exchange;
+pub mod fact;
 pub mod facts;
 pub mod grant;
 pub mod ids;

@@ -28,7 +28,7 @@ use crate::ops::reconcile::{self, Ended, Place};
 use crate::ops::retain::{self, Keep};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
-use crate::store::{Desk, StoreError, jobs, open};
+use crate::store::{Desk, StoreError, files, jobs};
 use crate::stripe::client::Client;
 
 /// So long it waits after a look that went wrong: the next ring may be a day away.
@@ -66,7 +66,7 @@ fn reconciliation<D: Desk>(
     config: &Config,
     stripe: Stripe,
 ) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
-    let folder = open::folder_of(&config.database.path).to_owned();
+    let folder = files::folder_of(&config.database.path).to_owned();
     move |job| {
         let place = Place {
             api: &stripe.client,
@@ -149,7 +149,7 @@ fn backups<D: Desk>(config: &Config) -> impl Fn(&mut Context<'_, D>) -> anyhow::
 /// Where a config has backups go, and how many of them it keeps.
 #[must_use]
 pub fn shelf(config: &Config) -> Shelf {
-    let beside = || open::folder_of(&config.database.path).join("backups");
+    let beside = || files::folder_of(&config.database.path).join("backups");
     Shelf {
         folder: config.backup.folder.clone().unwrap_or_else(beside),
         keep: usize::try_from(config.backup.keep).unwrap_or(usize::MAX),

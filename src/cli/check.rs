@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::app;
 use crate::config::{Basis, Config, Price, Proration};
 use crate::store::reader::Reader;
-use crate::store::{StoreError, open};
+use crate::store::{StoreError, files, open};
 
 use super::output::{Output, plain};
 use super::{DONE, FOUND};
@@ -38,7 +38,7 @@ pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
 fn database(config: &Config) -> Result<(), StoreError> {
     let path = &config.database.path;
     if !path.exists() {
-        return open::require_folder(path);
+        return files::require_folder(path);
     }
     let binding = app::binding(config);
     Reader::open(path, 1)?.read(|connection| open::is_bound(connection, path, &binding)).map(drop)

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::ops::reconcile::{self, Counts, Ended, Options, Place, Report};
 use crate::stop::Stop;
-use crate::store::{findings, open};
+use crate::store::{files, findings};
 
 use super::findings::{Listed, render as render_findings};
 use super::output::{Output, plain, time};
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
     let place = Place {
         api: &client,
         reader: &reader,
-        folder: open::folder_of(&config.database.path),
+        folder: files::folder_of(&config.database.path),
         clock: &clock::now,
         stop: &stop,
         actor: &format!("operator:{}", super::operator(arguments.operator.as_deref())),

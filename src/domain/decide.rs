@@ -13,8 +13,9 @@ mod subscription;
 
 use std::borrow::Cow;
 
-use crate::domain::decision::{Completion, Decision, Effect, Fact, Failure, Finding, Need, Outcome};
+use crate::domain::decision::{Completion, Decision, Effect, Failure, Finding, Need, Outcome};
 use crate::domain::event::{Body, Event, PaymentRef, Price, Thin, UnixSeconds};
+use crate::domain::fact::Fact;
 use crate::domain::facts::{Facts, Reference, ReferenceStrength, Root};
 use crate::domain::grant::Refusal;
 use crate::domain::ids::{AccountId, InvoiceId, SubscriptionId};

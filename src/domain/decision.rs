@@ -5,9 +5,10 @@ use std::fmt;
 
 use crate::domain::clawback::{ChargeHeld, Correction, DisputeHeld, RefundHeld};
 use crate::domain::event::{PaymentRef, Price, UnixSeconds};
+use crate::domain::fact::Fact;
 use crate::domain::facts::Reference;
 use crate::domain::grant::GrantLine;
-use crate::domain::ids::{AccountId, ChargeId, CheckoutId, EventId, InvoiceId, PaymentId, PriceId, SubscriptionId};
+use crate::domain::ids::{AccountId, ChargeId, CheckoutId, InvoiceId, PaymentId, PriceId, SubscriptionId};
 use crate::domain::money::Currency;
 use crate::domain::subscription::{Known, PaidPeriod, Standing};
 
@@ -159,72 +160,6 @@ pub struct InvoiceRow {
     pub snapshot_at: UnixSeconds,
 }
 
-/// The unique key of an effect: two events that announce one fact have one effect.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Fact(String);
-
-impl Fact {
-    /// An invoice is settled.
-    #[must_use]
-    pub fn invoice(id: &InvoiceId) -> Self {
-        Self(format!("grant:invoice:{id}"))
-    }
-
-    /// A checkout without invoice is settled.
-    #[must_use]
-    pub fn checkout(id: &CheckoutId) -> Self {
-        Self(format!("grant:checkout:{id}"))
-    }
-
-    /// An operator's entry; the key makes it idempotent over all accounts.
-    #[must_use]
-    pub fn adjustment(key: &str) -> Self {
-        Self(format!("adjust:{key}"))
-    }
-
-    /// An event takes back of a grant.
-    #[must_use]
-    pub fn clawback(event: &EventId) -> Self {
-        Self(format!("clawback:{event}"))
-    }
-
-    /// An event gives again what was taken back.
-    #[must_use]
-    pub fn restore(event: &EventId) -> Self {
-        Self(format!("restore:{event}"))
-    }
-
-    /// A row of an old credit table that has no other key than its event, `import:HASH`.
-    #[must_use]
-    pub fn import(event: &EventId) -> Self {
-        Self(event.to_string())
-    }
-
-    /// An entry is reversed, which happens once at most.
-    #[must_use]
-    pub fn reversal(entry: i64) -> Self {
-        Self(format!("reversal:{entry}"))
-    }
-
-    /// The key of an entry that stands in the books.
-    #[must_use]
-    pub fn stored(text: &str) -> Self {
-        Self(text.into())
-    }
-
-    /// The key as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Fact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// What a pending event waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Need {
@@ -255,7 +190,7 @@ impl Need {
             "lines" => InvoiceId::parse(name).ok().map(Self::Lines),
             "price" => PriceId::parse(name).ok().map(Self::Price),
             "payment" => Some(Self::Payment(name.to_owned())),
-            "grant" => Some(Self::Grant(Fact(text.to_owned()))),
+            "grant" => Some(Self::Grant(Fact::stored(text))),
             "subscription" => SubscriptionId::parse(name).ok().map(Self::Subscription),
             "session" => CheckoutId::parse(name).ok().map(Self::Session),
             "rate" => Currency::parse(name).ok().map(Self::Rate),

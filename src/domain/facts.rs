@@ -1,9 +1,9 @@
 //! What the books hold about the subject of an event: the input of a decision, as plain data.
 
 use crate::domain::clawback::{Granted, Payment};
-use crate::domain::decision::Fact;
 use crate::domain::event::{Line, PaymentRef, UnixSeconds};
 use crate::domain::exchange::DayRate;
+use crate::domain::fact::Fact;
 use crate::domain::grant::KnownPrices;
 use crate::domain::ids::{AccountId, EventId};
 use crate::domain::money::Currency;

@@ -4,8 +4,9 @@
 //! only asked about what nothing here has decided.
 
 use crate::domain::clawback::{self, Granted, Payment, corrections};
-use crate::domain::decision::{Fact, Finding};
+use crate::domain::decision::Finding;
 use crate::domain::event::{Checkout, Invoice, UnixSeconds};
+use crate::domain::fact::Fact;
 use crate::domain::facts::{Decided, Root};
 use crate::domain::grant::{self, Grant, KnownPrices};
 use crate::domain::ids::{AccountId, EventId, InvoiceId, PriceId, SubscriptionId};

@@ -5,7 +5,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::clock::UnixMillis;
-use crate::domain::decision::{Fact, Outcome};
+use crate::domain::decision::Outcome;
+use crate::domain::fact::Fact;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::ops::apply::to_json;

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::clock::UnixMillis;
 use crate::domain::clawback::Correction;
-use crate::domain::decision::{Effect, Fact, Outcome};
+use crate::domain::decision::{Effect, Outcome};
+use crate::domain::fact::Fact;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::domain::subscription::Standing;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use rusqlite::Connection;
 
 use crate::clock::UnixMillis;
-use crate::domain::decision::{Fact, Need};
+use crate::domain::decision::Need;
 use crate::domain::event::{Body, Event, Invoice, Line, Lines, PaymentRef, Unit, UnixSeconds};
 use crate::domain::exchange::DayRate;
+use crate::domain::fact::Fact;
 use crate::domain::facts::{AccountHeld, AccountTier, Asked, Facts, MoneyFacts, SubscriptionFacts, is_final};
 use crate::domain::grant::{self, KnownPrices};
 use crate::domain::ids::{AccountId, ChargeId, InvoiceId, PaymentId, PriceId, SubscriptionId};

@@ -11,8 +11,9 @@ use thiserror::Error;
 
 use crate::clock::UnixMillis;
 use crate::domain::decide;
-use crate::domain::decision::{Effect, Fact, Need, Outcome};
+use crate::domain::decision::{Effect, Need, Outcome};
 use crate::domain::event::UnixSeconds;
+use crate::domain::fact::Fact;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::ops::apply::{Books, Cause};

@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use crate::clock::UnixMillis;
 use crate::domain::decide;
-use crate::domain::decision::{Completion, Decision, Fact, Failure, Need, Outcome};
+use crate::domain::decision::{Completion, Decision, Failure, Need, Outcome};
 use crate::domain::event::{Body, Event, UnixSeconds};
+use crate::domain::fact::Fact;
 use crate::domain::ids::{AccountId, EventId, SubscriptionId};
 use crate::domain::policy::Policy;
 use crate::ops::apply::{Books, Cause};

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use crate::domain::decision::Fact;
+use crate::domain::fact::Fact;
 use crate::domain::facts::Root;
 use crate::domain::ids::{CheckoutId, InvoiceId};
 use crate::store::{StoreError, ledger, payments};

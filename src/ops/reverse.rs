@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::domain::decision::Fact;
+use crate::domain::fact::Fact;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::AccountId;
 use crate::ops::apply::{Books, Cause};

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, named_params};
 
-use crate::store::open::{self, trouble};
+use crate::store::files::trouble;
 use crate::store::partial::{self, Partial};
-use crate::store::{StoreError, migrations};
+use crate::store::{StoreError, connect, files};
 
 /// How many steps of SQLite's virtual machine pass between two looks at whether to stop.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
@@ -43,15 +43,15 @@ pub fn write<T>(
     is_stopped: impl Fn() -> bool + Clone + Send + 'static,
     check: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let source = open::for_reading(database)?;
+    let source = connect::for_reading(database)?;
     refuse_to_overwrite(target)?;
-    let copy = begin(database, open::folder_of(target))?;
+    let copy = begin(database, files::folder_of(target))?;
     // What was stopped ends with an error of SQLite's, or is done just before it looks.
     let or_stopped = |error| if is_stopped() { cut_short(target) } else { error };
     interruptible(&source, is_stopped.clone())?;
     vacuum_into(&source, copy.path()).map_err(or_stopped)?;
     sync(copy.path())?;
-    let alone = open::for_reading(copy.path())?;
+    let alone = connect::for_reading(copy.path())?;
     interruptible(&alone, is_stopped.clone())?;
     let checked = check(&alone).map_err(or_stopped)?;
     drop(alone);
@@ -59,7 +59,7 @@ pub fn write<T>(
         return Err(cut_short(target));
     }
     copy.finish(target)?;
-    sync(open::folder_of(target))?;
+    sync(files::folder_of(target))?;
     Ok(checked)
 }
 
@@ -68,8 +68,8 @@ pub fn write<T>(
 /// # Errors
 /// [`StoreError::Unusable`] when there is no room.
 pub(super) fn copy(database: &Path) -> Result<Partial, StoreError> {
-    let copy = begin(database, open::folder_of(database))?;
-    vacuum_into(&open::for_reading(database)?, copy.path())?;
+    let copy = begin(database, files::folder_of(database))?;
+    vacuum_into(&connect::for_reading(database)?, copy.path())?;
     Ok(copy)
 }
 
@@ -89,7 +89,7 @@ fn cut_short(target: &Path) -> StoreError {
 /// # Errors
 /// As [`write()`]; then nothing must be migrated.
 pub fn before_migration(database: &Path, schema: i64) -> Result<PathBuf, StoreError> {
-    let target = open::beside_path(database, &format!(".schema-{schema}.backup"));
+    let target = files::beside_path(database, &format!(".schema-{schema}.backup"));
     write(
         database,
         &target,
@@ -117,7 +117,7 @@ fn refuse_to_overwrite(target: &Path) -> Result<(), StoreError> {
         Ok(()) if head.starts_with(MAGIC) && head[VERSIONS] != [1, 1] => {
             Err(StoreError::unusable(target, "is a database in use, not a former backup; give another name"))
         }
-        Ok(()) if head.starts_with(MAGIC) && head[APPLICATION_ID] != migrations::APPLICATION_ID.to_be_bytes() => {
+        Ok(()) if head.starts_with(MAGIC) && head[APPLICATION_ID] != files::APPLICATION_ID.to_be_bytes() => {
             Err(StoreError::unusable(target, "is a database of something else; give another name"))
         }
         Ok(()) if head.starts_with(MAGIC) => Ok(()),
@@ -142,7 +142,7 @@ fn require_room(database: &Path, folder: &Path) -> Result<(), StoreError> {
     let stat = rustix::fs::statvfs(folder).map_err(|error| trouble(folder, "cannot be written to", &error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
-    let needed = size(database) + size(&open::beside_path(database, "-wal")) + ROOM_BYTES_MIN;
+    let needed = size(database) + size(&files::beside_path(database, "-wal")) + ROOM_BYTES_MIN;
     if free < needed {
         let problem = format!("has {} MiB left, the backup needs up to {}; make room", free >> 20, needed >> 20);
         return Err(StoreError::unusable(folder, problem));

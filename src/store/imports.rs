@@ -4,7 +4,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
-use crate::domain::decision::Fact;
+use crate::domain::fact::Fact;
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;
 

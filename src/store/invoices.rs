@@ -2,7 +2,8 @@
 
 use rusqlite::{Connection, named_params};
 
-use crate::domain::decision::{Fact, InvoiceRow};
+use crate::domain::decision::InvoiceRow;
+use crate::domain::fact::Fact;
 use crate::domain::facts::{AccountHeld, InvoiceHeld};
 use crate::domain::ids::{AccountId, EventId, InvoiceId};
 use crate::store::{StoreError, accounts};

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
-use crate::domain::decision::Fact;
 use crate::domain::event::UnixSeconds;
+use crate::domain::fact::Fact;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::store::{StoreError, open};
+use crate::store::{StoreError, files};
 
 /// The lock of the one server.
 pub(super) fn of_server(database: &Path) -> Result<File, StoreError> {
@@ -42,7 +42,7 @@ pub(super) fn against_commands(database: &Path) -> Result<File, StoreError> {
 /// # Errors
 /// [`StoreError::Unusable`] when its lock cannot be looked at.
 pub fn is_served(database: &Path) -> Result<bool, StoreError> {
-    let path = open::beside_path(database, ".lock");
+    let path = files::beside_path(database, ".lock");
     match File::open(&path).map(|lock| lock.try_lock_shared()) {
         Ok(Ok(())) => Ok(false),
         Ok(Err(TryLockError::WouldBlock)) => Ok(true),
@@ -55,11 +55,11 @@ pub fn is_served(database: &Path) -> Result<bool, StoreError> {
 
 /// Opens a lock, which need not be written to; makes it if need be, for whoever owns the database.
 fn lock_file(database: &Path, suffix: &str) -> Result<(PathBuf, File), StoreError> {
-    let path = open::beside_path(database, suffix);
+    let path = files::beside_path(database, suffix);
     let trouble = |error| StoreError::unusable(&path, format!("cannot be opened: {error}"));
     match OpenOptions::new().create_new(true).write(true).mode(0o640).open(&path) {
         Ok(file) => {
-            open::give_to_owner_of(database, &path)?;
+            files::give_to_owner_of(database, &path)?;
             Ok((path, file))
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -5,12 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-use crate::store::{StoreError, backup};
+use crate::store::{StoreError, backup, files};
 
 const STEPS: &[&str] = &[include_str!("../../migrations/0001_books.sql")];
-
-/// What the first step writes into the header of the file, so that it can be told from those of other programs.
-pub(super) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"blld");
 
 /// The schema that this build writes.
 #[must_use]
@@ -124,7 +121,7 @@ fn refuse_foreign(connection: &Connection, version: i64, path: &Path) -> Result<
         |row| Ok((row.get("id")?, row.get("tables")?)),
     )?;
     let is_new = version == 0 && id == 0 && tables == 0;
-    if !is_new && (version == 0 || id != APPLICATION_ID) {
+    if !is_new && (version == 0 || id != files::APPLICATION_ID) {
         return Err(StoreError::unusable(path, "is a database of something else; give [database] path another name"));
     }
     Ok(())
@@ -136,6 +133,7 @@ mod tests {
 
     use super::*;
     use crate::store::open::{self, Binding};
+    use crate::store::{connect, meta};
 
     /// Books of the schema before the next one, which does not exist yet.
     #[test]
@@ -148,10 +146,10 @@ mod tests {
         assert!(!kept.exists(), "an empty file holds nothing");
         let next = "ALTER TABLE meta ADD COLUMN note TEXT";
         for (rows, steps) in [(1, [STEPS[0], "no SQL"]), (2, [STEPS[0], next])] {
-            open::set_meta(&server.connection, &format!("row {rows}"), "there").unwrap();
+            meta::set(&server.connection, &format!("row {rows}"), "there").unwrap();
             let done = upgrade_by(&steps, &mut server.connection, &path);
             assert_eq!(done.ok(), (rows == 2).then(|| Some(kept.clone())));
-            let backup = open::for_reading(&kept).unwrap();
+            let backup = connect::for_reading(&kept).unwrap();
             assert_eq!(version(&backup).unwrap(), 1);
             let held: i64 =
                 backup.query_row("SELECT count(*) FROM meta WHERE key LIKE 'row %'", [], |row| row.get(0)).unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 use crate::store::StoreError;
-use crate::store::open::trouble;
+use crate::store::files::trouble;
 
 const CLAIM: &str = ".partial";
 const COPY: &str = "-copy";

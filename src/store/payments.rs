@@ -4,8 +4,9 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted};
-use crate::domain::decision::{CheckoutRow, Fact};
+use crate::domain::decision::CheckoutRow;
 use crate::domain::event::PaymentRef;
+use crate::domain::fact::Fact;
 use crate::domain::facts::{Decided, Root};
 use crate::domain::ids::{AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, RefundId};
 use crate::domain::money::Currency;

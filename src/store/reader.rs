@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::Connection;
 
-use crate::store::{StoreError, migrations, open};
+use crate::store::{StoreError, connect, migrations};
 
 /// The longest that one read may take.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,10 +30,10 @@ impl Reader {
     /// # Errors
     /// [`StoreError::Unusable`] when there is no such database, or its schema is another one.
     pub fn open(path: &Path, connections: u32) -> Result<Self, StoreError> {
-        migrations::require_newest(&open::for_reading(path)?, path)?;
+        migrations::require_newest(&connect::for_reading(path)?, path)?;
         let manager = SqliteConnectionManager::file(path)
-            .with_flags(open::READING)
-            .with_init(|connection| open::prepare_for_reading(connection));
+            .with_flags(connect::READING)
+            .with_init(|connection| connect::prepare_for_reading(connection));
         let pool = r2d2::Pool::builder()
             .max_size(connections)
             .min_idle(Some(0))

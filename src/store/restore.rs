@@ -9,9 +9,11 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::backup::sync;
-use crate::store::open::{self, Binding, give_to_owner_of, trouble};
+use crate::store::files::give_to_owner_of;
+use crate::store::files::trouble;
+use crate::store::open::{self, Binding};
 use crate::store::partial::{self, Partial};
-use crate::store::{StoreError, lock, migrations};
+use crate::store::{StoreError, files, lock, migrations};
 
 /// What lies beside a database that was not closed in order.
 const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -40,11 +42,11 @@ pub struct Staged {
 /// # Errors
 /// [`StoreError::Unusable`] when it is no backup of ours, comes from a newer billingd, or is bound to others.
 pub fn stage(backup: &Path, database: &Path, binding: &Binding) -> Result<Staged, StoreError> {
-    if open::beside_path(backup, "-wal").metadata().is_ok_and(|wal| wal.len() > 0) {
+    if files::beside_path(backup, "-wal").metadata().is_ok_and(|wal| wal.len() > 0) {
         let problem = "has a -wal file beside it: a database in use; make a backup of it, and restore that";
         return Err(StoreError::unusable(backup, problem));
     }
-    let folder = open::folder_of(database);
+    let folder = files::folder_of(database);
     partial::clear(database, folder);
     let file = Partial::begin(database, folder, mode_at(database))?;
     File::open(backup)
@@ -89,7 +91,7 @@ impl Staged {
     pub fn put_in_place(self, database: &Path, aside: &Path) -> Result<bool, StoreError> {
         let Self { file, connection } = self;
         drop(connection);
-        let folder = open::folder_of(database);
+        let folder = files::folder_of(database);
         give_to_owner_of(database, file.path())?;
         sync(file.path())?;
         let was_there = database.exists();
@@ -97,12 +99,12 @@ impl Staged {
             fold(database)?;
             keep(database, aside)?;
             for suffix in SIDE_FILES {
-                keep(&open::beside_path(database, suffix), &open::beside_path(aside, suffix))?;
+                keep(&files::beside_path(database, suffix), &files::beside_path(aside, suffix))?;
             }
             sync(folder)?;
         }
         for suffix in SIDE_FILES {
-            remove(&open::beside_path(database, suffix))?;
+            remove(&files::beside_path(database, suffix))?;
         }
         sync(folder)?;
         file.finish(database)?;

@@ -3,7 +3,8 @@
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
-use crate::domain::decision::{Fact, Outcome};
+use crate::domain::decision::Outcome;
+use crate::domain::fact::Fact;
 use crate::domain::ids::{
     AccountId, ChargeId, CheckoutId, DisputeId, EventId, InvoiceId, PaymentId, PriceId, RefundId, SubscriptionId,
 };

@@ -15,9 +15,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use crate::clock::UnixMillis;
-use crate::store::StoreError;
 use crate::store::desk::{self, Desk};
-use crate::store::open::{self, ServerConnection};
+use crate::store::open::ServerConnection;
+use crate::store::{StoreError, connect, meta};
 
 /// How long the writer sleeps at most before it shows that it lives.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -292,7 +292,7 @@ impl<B: Batch> WriterThread<B> {
 
     /// What commands beside the server have written may have left work.
     fn notice_others(&mut self) {
-        match open::version(&self.server.connection) {
+        match connect::version(&self.server.connection) {
             Ok(version) => {
                 // The first look only learns the number: a batch begins with what a former run has left.
                 if self.seen.replace(version).is_some_and(|seen| seen != version) {
@@ -364,7 +364,7 @@ fn commit<B: Batch>(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if probe {
         // A transaction that writes nothing also commits on a full disk.
-        open::set_meta(&transaction, PROBED_AT, &now.to_string())?;
+        meta::set(&transaction, PROBED_AT, &now.to_string())?;
     }
     let answers = catch_unwind(AssertUnwindSafe(|| batch.run(&transaction, jobs, now))).unwrap_or_else(|_| {
         Err(StoreError::Damaged { what: "a batch".into(), problem: "the writer panicked outside of an event".into() })
@@ -376,7 +376,7 @@ fn commit<B: Batch>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::open::Binding;
+    use crate::store::open::{self, Binding};
 
     /// Puts each number into a table; 13 panics, 14 fails.
     struct Numbers;
@@ -391,7 +391,7 @@ mod tests {
                 if *job == 14 {
                     return Err(StoreError::unusable("here", "fourteen"));
                 }
-                open::set_meta(transaction, &job.to_string(), "there")?;
+                meta::set(transaction, &job.to_string(), "there")?;
             }
             Ok(vec![jobs.len(); jobs.len()])
         }
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(pragma("synchronous"), 2, "FULL");
         assert_eq!(pragma("foreign_keys"), 1);
         assert_eq!(pragma("recursive_triggers"), 1);
-        assert!(rusqlite::version_number() >= open::SQLITE_VERSION_MIN);
+        assert!(rusqlite::version_number() >= connect::SQLITE_VERSION_MIN);
     }
 
     #[test]
@@ -423,7 +423,7 @@ mod tests {
             let connection = &mut server.connection;
             assert!(commit(connection, &mut Numbers, vec![1, bad, 2], false, 0).is_err());
             assert!(connection.is_autocommit());
-            assert_eq!(open::meta(connection, "1").expect("a read"), None);
+            assert_eq!(meta::get(connection, "1").expect("a read"), None);
             assert_eq!(commit(connection, &mut Numbers, vec![3], false, 0).expect("a commit"), [1]);
         }
     }
@@ -465,18 +465,18 @@ mod tests {
     fn the_writer_is_a_desk_and_a_task_that_goes_wrong_takes_back_itself() {
         let (_folder, server) = connection();
         let (mut writer, thread) = Writer::start(server, Numbers, Limits::default(), || 0, || ()).expect("a writer");
-        writer.write(|transaction| open::set_meta(transaction, "a", "there")).expect("a commit");
+        writer.write(|transaction| meta::set(transaction, "a", "there")).expect("a commit");
         let refused: Result<(), _> = writer.write(|transaction| {
-            open::set_meta(transaction, "b", "there")?;
+            meta::set(transaction, "b", "there")?;
             Err(StoreError::unusable("here", "no"))
         });
         assert!(matches!(refused, Err(StoreError::Unusable { .. })));
         let panicked: Result<(), _> = writer.write(|transaction| {
-            open::set_meta(transaction, "b", "there")?;
+            meta::set(transaction, "b", "there")?;
             panic!("a task")
         });
         assert!(matches!(panicked, Err(StoreError::Stopped)));
-        let held = writer.write(|transaction| Ok((open::meta(transaction, "a")?, open::meta(transaction, "b")?)));
+        let held = writer.write(|transaction| Ok((meta::get(transaction, "a")?, meta::get(transaction, "b")?)));
         assert_eq!(held.expect("a read"), (Some("there".to_owned()), None));
         drop(writer);
         thread.join().expect("the writer");
@@ -501,7 +501,7 @@ mod tests {
             health.check().err()
         };
         let held = Some("a batch was not stored".to_owned());
-        let reads = |transaction: &Transaction<'_>| open::meta(transaction, "a").map(drop);
+        let reads = |transaction: &Transaction<'_>| meta::get(transaction, "a").map(drop);
         assert_eq!(after(held.as_deref(), reads), held, "what writes nothing");
         assert_eq!(
             after(held.as_deref(), |_| Err(StoreError::Damaged { what: "a row".into(), problem: "no".into() })),
@@ -514,6 +514,6 @@ mod tests {
             after(None, |_| Err(StoreError::unusable("here", "the disk is full")))
                 .is_some_and(|told| told.contains("the disk is full"))
         );
-        assert_eq!(after(held.as_deref(), |transaction| open::set_meta(transaction, "a", "there")), None);
+        assert_eq!(after(held.as_deref(), |transaction| meta::set(transaction, "a", "there")), None);
     }
 }

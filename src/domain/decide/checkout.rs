@@ -1,8 +1,9 @@
 //! Checkout sessions: one in mode payment without an invoice is a fact of its own; all others only name the account.
 
 use super::{Draft, failure, invoice, is_before_cutover, not_at_stripe, payment, reference_of};
-use crate::domain::decision::{CheckoutRow, Decision, Effect, Fact, Failure, Need, Outcome};
+use crate::domain::decision::{CheckoutRow, Decision, Effect, Failure, Need, Outcome};
 use crate::domain::event::{Checkout, Event, PaymentRef};
+use crate::domain::fact::Fact;
 use crate::domain::facts::{Asked, Facts};
 use crate::domain::grant::{self, Grant, Missing, Paid};
 use crate::domain::policy::{Basis, Policy};

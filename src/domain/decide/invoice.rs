@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::{Draft, failure, is_before_cutover, not_at_stripe, payment, reference_of, subscription};
-use crate::domain::decision::{Decision, Effect, Fact, InvoiceRow, Need, Outcome};
+use crate::domain::decision::{Decision, Effect, InvoiceRow, Need, Outcome};
 use crate::domain::event::{Event, Invoice, Lines, Price, PriceRef, Unit, UnixSeconds};
+use crate::domain::fact::Fact;
 use crate::domain::facts::{Asked, Facts, InvoiceHeld, is_final};
 use crate::domain::grant::{self, Grant, GrantLine, Missing};
 use crate::domain::ids::AccountId;

@@ -8,10 +8,11 @@ use super::{Draft, names};
 use crate::domain::clawback::{
     self, ChargeHeld, DisputeHeld, Granted, Payment, RefundHeld, UnitGranted, corrections, disputes_in_other_currency,
 };
-use crate::domain::decision::{Decision, Effect, Fact, Finding, Need, Outcome};
+use crate::domain::decision::{Decision, Effect, Finding, Need, Outcome};
 use crate::domain::event::{
     Charge, CreditNote, Dispute, Event, Invoice, InvoicePayment, PaymentIntent, PaymentRef, Refund, UnixSeconds,
 };
+use crate::domain::fact::Fact;
 use crate::domain::facts::{Decided, Facts, Root};
 use crate::domain::grant::{self, GrantLine};
 use crate::domain::ids::{AccountId, InvoiceId};

@@ -2,9 +2,10 @@ mod answers;
 
 use super::*;
 use crate::domain::clawback::{ChargeHeld, DisputeHeld, Granted, RefundHeld};
-use crate::domain::decision::{Fact, InvoiceRow};
+use crate::domain::decision::InvoiceRow;
 use crate::domain::event::{Checkout, Customer, Invoice, Line, Lines, PriceRef, Thin, Unit, Unreadable};
 use crate::domain::exchange::{Conversion, DayRate, Rate};
+use crate::domain::fact::Fact;
 use crate::domain::facts::{AccountHeld, Decided, InvoiceHeld};
 use crate::domain::ids::{ChargeId, CheckoutId, EventId, PaymentId, PriceId};
 use crate::domain::money::{Currency, UnitAmount};

@@ -6,7 +6,7 @@ use super::{Check, age};
 use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
 use crate::ops::ingest::last_verified;
-use crate::store::{StoreError, health, jobs, open};
+use crate::store::{StoreError, health, jobs, meta};
 
 /// What the config says about the books.
 #[derive(Debug, Clone)]
@@ -57,8 +57,8 @@ fn mode(connection: &Connection) -> Result<Check, StoreError> {
 }
 
 fn binding(connection: &Connection, expected: &Expected<'_>) -> Result<Check, StoreError> {
-    let mode = open::meta(connection, "livemode")?.unwrap_or_default();
-    let account = open::meta(connection, "stripe_account")?.unwrap_or_default();
+    let mode = meta::get(connection, "livemode")?.unwrap_or_default();
+    let account = meta::get(connection, "stripe_account")?.unwrap_or_default();
     let wanted = (if expected.livemode { "live" } else { "test" }, expected.connected_account.unwrap_or_default());
     let of = if account.is_empty() { "the account's own events".to_owned() } else { format!("account {account}") };
     if (mode.as_str(), account.as_str()) == wanted {
@@ -73,7 +73,7 @@ fn binding(connection: &Connection, expected: &Expected<'_>) -> Result<Check, St
 }
 
 fn catalogue(connection: &Connection, expected: &Expected<'_>) -> Result<Option<Check>, StoreError> {
-    let held = open::meta(connection, expected.digest_key)?;
+    let held = meta::get(connection, expected.digest_key)?;
     Ok(held.filter(|held| held != expected.digest).map(|_| {
         Check::problem(
             "catalogue",
@@ -149,7 +149,7 @@ fn overdue(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) ->
         return Ok(Vec::new());
     }
     // Before the first start that kept a schedule nothing was due.
-    let since = open::meta(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
+    let since = meta::get(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
     let Some(since) = since else { return Ok(Vec::new()) };
     let done = jobs::last_successes(connection)?;
     let is_overdue =

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use crate::clock::UnixMillis;
-use crate::store::{StoreError, open};
+use crate::store::{StoreError, meta};
 
 /// How often it is written at most, in milliseconds.
 const WRITE_EVERY_MS: i64 = 60_000;
@@ -42,7 +42,7 @@ impl Verified {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for seen in all.iter_mut().filter(|seen| seen.written_at.is_none_or(|at| now - at >= WRITE_EVERY_MS)) {
             if let Some((secret, at)) = seen.last.take() {
-                open::set_meta(connection, &key(&seen.path), &format!("{secret} {}", at / 1000))?;
+                meta::set(connection, &key(&seen.path), &format!("{secret} {}", at / 1000))?;
                 seen.written_at = Some(now);
             }
         }
@@ -55,7 +55,7 @@ impl Verified {
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn last_verified(connection: &Connection, path: &str) -> Result<Option<(usize, i64)>, StoreError> {
-    let held = open::meta(connection, &key(path))?;
+    let held = meta::get(connection, &key(path))?;
     Ok(held.and_then(|held| {
         let (secret, at) = held.split_once(' ')?;
         Some((secret.parse().ok()?, at.parse().ok()?))
@@ -67,7 +67,7 @@ pub fn last_verified(connection: &Connection, path: &str) -> Result<Option<(usiz
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn forget_verified(connection: &Connection, path: &str) -> Result<(), StoreError> {
-    open::remove_meta(connection, &key(path))
+    meta::remove(connection, &key(path))
 }
 
 fn key(path: &str) -> String {
