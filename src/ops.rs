@@ -24,4 +24,5 @@ pub mod resolve;
 pub mod restore;
 pub mod retain;
 mod reverse;
+pub mod story;
 pub mod verify;
