@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::clock;
 use crate::config::Config;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
+use crate::ops::fresh;
 use crate::ops::story::{self, AccountStory};
 use crate::store::views::{self, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
 
@@ -184,7 +185,7 @@ fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyh
         key: arguments.key.clone(),
         operator: super::operator(arguments.operator.as_deref()),
     };
-    let event = super::fresh_event_id()?;
+    let event = fresh::event_id(clock::now())?;
     let adjusted = adjust::adjust(&mut connection, &adjustment, &event, config.stripe.livemode, clock::now())?;
     output.show(&adjusted, |adjusted| render_adjusted(adjusted, &arguments.unit))?;
     Ok(DONE)

@@ -1,6 +1,6 @@
 //! An operator's entry: credits given or taken by hand, idempotent by a key of the operator's choice.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ use crate::ops::apply::to_json;
 use crate::store::audit::{self, Record};
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
-use crate::store::{StoreError, accounts};
+use crate::store::{Desk, StoreError, accounts};
 
 /// What an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,30 +76,47 @@ pub enum AdjustError {
 /// # Errors
 /// [`AdjustError`]; then nothing has changed.
 pub fn adjust(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     adjustment: &Adjustment,
     event: &EventId,
     livemode: bool,
     now: UnixMillis,
 ) -> Result<Adjusted, AdjustError> {
     validate(adjustment)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    let account = find_account(&transaction, &adjustment.account)?;
+    let (adjustment, event) = (adjustment.clone(), event.clone());
+    desk.write(move |transaction| match post(transaction, &adjustment, &event, livemode, now) {
+        // Only this takes back what was written; what else is refused is refused before anything is.
+        Err(AdjustError::Store(error)) => Err(error),
+        done => Ok(done),
+    })?
+}
+
+fn post(
+    transaction: &Transaction<'_>,
+    adjustment: &Adjustment,
+    event: &EventId,
+    livemode: bool,
+    now: UnixMillis,
+) -> Result<Adjusted, AdjustError> {
+    let account = find_account(transaction, &adjustment.account)?;
     let fact = Fact::adjustment(&adjustment.key);
-    if let Some(held) = ledger::standing(&transaction, &fact)? {
+    let balance = ledger::balance(transaction, &account, &adjustment.unit)?;
+    if let Some(held) = ledger::standing(transaction, &fact)? {
         if (&held.account, held.unit.as_str(), held.amount) != (&account, adjustment.unit.as_str(), adjustment.amount) {
             return Err(AdjustError::KeyTaken {
                 key: adjustment.key.clone(),
                 held: format!("{} {} of {}", held.amount, held.unit, held.account),
             });
         }
-        let balance = ledger::balance(&transaction, &account, &adjustment.unit)?;
         return Ok(Adjusted {
             account_id: account.to_string(),
             event_id: held.source.to_string(),
             new: false,
             balance,
         });
+    }
+    if balance.checked_add(adjustment.amount).is_none() {
+        return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
     }
     let meta = EventMeta {
         id: event,
@@ -113,19 +130,15 @@ pub fn adjust(
         created: now / 1000,
         received: now,
     };
-    if events::complete(&transaction, &meta, Outcome::Applied, Some(&adjustment.reason), now)? == Claim::Lost {
+    if events::complete(transaction, &meta, Outcome::Applied, Some(&adjustment.reason), now)? == Claim::Lost {
         return Err(AdjustError::Invalid("the id of this command was used before; try again"));
-    }
-    if ledger::balance(&transaction, &account, &adjustment.unit)?.checked_add(adjustment.amount).is_none() {
-        return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
     }
     let line = GrantLine::plain(&adjustment.unit, adjustment.amount);
     let entry =
         Entry { account: &account, kind: "adjustment", fact: &fact, root: &fact, source: event, at: now / 1000 };
-    let posted = ledger::post(&transaction, &entry, &[line])?;
-    record(&transaction, adjustment, &account, event, &posted, now)?;
-    transaction.commit().map_err(StoreError::from)?;
-    let balance = posted.first().map_or(0, |line| line.after);
+    let posted = ledger::post(transaction, &entry, &[line])?;
+    record(transaction, adjustment, &account, event, &posted, now)?;
+    let balance = posted.first().map_or(balance, |line| line.after);
     Ok(Adjusted { account_id: account.to_string(), event_id: event.to_string(), new: true, balance })
 }
 

@@ -2,10 +2,11 @@
 
 use rusqlite::Connection;
 
-use super::{Check, age};
+use super::Check;
 use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
 use crate::ops::ingest::last_verified;
+use crate::ops::words::age;
 use crate::store::{StoreError, health, jobs, open};
 
 /// What the config says about the books.

@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use super::{Check, age};
+use super::Check;
 use crate::clock::UnixMillis;
+use crate::ops::words::age;
 use crate::store::lock;
 
 /// What a backup or a migration needs besides the size of the database, in bytes; below it `/readyz` says no, too.
