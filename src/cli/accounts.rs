@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
 use crate::ops::fresh;
 use crate::ops::story::{self, AccountStory};
-use crate::store::views::{self, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
+use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
 
 use super::output::{Output, Table, amount, or_dash, plain, time};
 use super::{DONE, tables};
@@ -76,7 +76,7 @@ struct Listed {
 
 fn list(limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let listed: Vec<Listed> = super::reader(config)?.read(|connection| {
-        let accounts = views::accounts(connection, limit)?;
+        let accounts = views::accounts(connection, &AccountFilter { limit, ..AccountFilter::default() })?;
         accounts
             .into_iter()
             .map(|account| {
