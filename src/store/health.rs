@@ -1,10 +1,8 @@
 //! How the books are doing, in a few numbers.
 
 use rusqlite::{Connection, named_params};
-use serde::Serialize;
 
 use crate::clock::UnixMillis;
-use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
 
 /// How many events are not done.
@@ -41,51 +39,6 @@ pub fn unfinished(connection: &Connection, stuck_before: UnixMillis) -> Result<U
                 dead_letters: row.get("dead_letters")?,
             })
         })?)
-}
-
-/// Events that are not done for one cause.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Pile {
-    /// How many.
-    pub count: i64,
-    /// The one that arrived first.
-    pub oldest: Option<String>,
-    /// When it arrived.
-    pub since: Option<UnixSeconds>,
-}
-
-/// All events that are not done.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Piles {
-    /// They wait for something.
-    pub pending: Pile,
-    /// The last run ended in an error; more are to come.
-    pub failed: Pile,
-    /// A person must look.
-    pub dead_letters: Pile,
-}
-
-/// Counts what is not done, and tells the oldest of each.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn piles(connection: &Connection) -> Result<Piles, StoreError> {
-    // With min(), the other columns are those of the row that has the minimum.
-    let mut statement = connection.prepare_cached(
-        "SELECT status, dead_letter, count(*) AS events, event_id, min(received_at) / 1000 AS since
-         FROM events WHERE status <> 'completed' GROUP BY status, dead_letter",
-    )?;
-    let mut rows = statement.query([])?;
-    let mut piles = Piles::default();
-    while let Some(row) = rows.next()? {
-        let pile = Pile { count: row.get("events")?, oldest: row.get("event_id")?, since: row.get("since")? };
-        match (row.get::<_, String>("status")?.as_str(), row.get("dead_letter")?) {
-            ("pending", _) => piles.pending = pile,
-            (_, false) => piles.failed = pile,
-            (_, true) => piles.dead_letters = pile,
-        }
-    }
-    Ok(piles)
 }
 
 /// How many events arrived since a moment.

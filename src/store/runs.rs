@@ -1,7 +1,6 @@
 //! Runs of reconciliation.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
-use serde::Serialize;
+use rusqlite::{Connection, named_params};
 
 use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
@@ -55,39 +54,6 @@ pub fn end(connection: &Connection, run: i64, ended: Ended<'_>, now: UnixSeconds
             ":known_until": ended.known_until, ":counts": ended.counts,
         })?;
     Ok(())
-}
-
-/// A run of reconciliation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Run {
-    /// When it began.
-    pub started_at: UnixSeconds,
-    /// When it ended; `None`: it runs, or its server ended in the middle.
-    pub finished_at: Option<UnixSeconds>,
-    /// `ok`, `partial` or `failed`.
-    pub result: Option<String>,
-    /// JSON: how much it looked at, and what came of it.
-    pub counts: Option<String>,
-}
-
-/// The run that began last.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn last(connection: &Connection) -> Result<Option<Run>, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "SELECT started_at, finished_at, result, counts FROM reconciliation_runs ORDER BY run_id DESC LIMIT 1",
-        )?
-        .query_row([], |row| {
-            Ok(Run {
-                started_at: row.get("started_at")?,
-                finished_at: row.get("finished_at")?,
-                result: row.get("result")?,
-                counts: row.get("counts")?,
-            })
-        })
-        .optional()?)
 }
 
 /// What earlier runs know.
