@@ -2,6 +2,7 @@
 //!
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
+mod private;
 mod resolver;
 
 use std::net::{SocketAddr, TcpListener};
@@ -77,6 +78,7 @@ impl Default for Surroundings {
 pub struct Service {
     address: SocketAddr,
     handle: ServerHandle,
+    private: Option<private::Running>,
     writer: Writer<Ingest>,
     writer_thread: JoinHandle<()>,
     jobs: Jobs,
@@ -132,7 +134,7 @@ impl Service {
             reader,
             duplicates,
             verified,
-            rejections: Rejections::default(),
+            rejections: Rejections::of("deliveries"),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
@@ -151,7 +153,9 @@ impl Service {
         .context("the thread of the jobs cannot be started")?;
         let grace = config.server.shutdown_grace;
         let server = http::serve_public(public, listener, WORKERS, grace / PHASES)?;
-        let service = Self { address, handle: server.handle(), writer, writer_thread: thread, jobs, stop, grace };
+        let private = private::start(config, surroundings, rules, writer.clone())?;
+        let handle = server.handle();
+        let service = Self { address, handle, private, writer, writer_thread: thread, jobs, stop, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
@@ -170,7 +174,13 @@ impl Service {
         self.address
     }
 
-    /// A way to stop the listener from elsewhere.
+    /// Where the private listener is, if there is a token.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.private.as_ref().map(|private| private.address)
+    }
+
+    /// A way to stop the public listener from elsewhere.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
@@ -181,13 +191,16 @@ impl Service {
         self.jobs.ask(jobs::BACKUP)
     }
 
-    /// Tells the jobs and the resolver to end; the listener may still serve.
+    /// Tells the jobs, the resolver and the private listener to end; the public one may still serve.
     pub fn stop_work(&self) {
         self.stop.set();
         self.jobs.stop();
+        if let Some(private) = &self.private {
+            private.stop();
+        }
     }
 
-    /// Waits for the running job and the writer, once the listener has ended: what was taken is on disk when this returns.
+    /// Waits for the private listener, the running job and the writer, once the public listener has ended: what was taken is on disk when this returns.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
@@ -197,6 +210,9 @@ impl Service {
         // A request to Stripe that hangs holds up its thread, but nobody else: what it would have told is asked again.
         if !ends_until(&self.jobs.into_thread(), now + phase).await {
             tracing::warn!("a job did not end in time; the next start makes up for it");
+        }
+        if let Some(private) = self.private {
+            private.ended().await;
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());

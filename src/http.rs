@@ -1,8 +1,13 @@
 //! The listeners: parse a request, call one operation, render its answer. Nothing is decided in here.
 
+mod access;
 mod answer;
 mod body;
 mod health;
+mod login;
+mod page;
+mod private;
+mod problem;
 mod rejections;
 mod webhook;
 
@@ -20,7 +25,9 @@ use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 use crate::stripe::signature::Verifier;
 
+pub use access::{Access, Token};
 pub use body::Budget;
+pub use private::{Private, serve_private};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.
