@@ -3,6 +3,7 @@
 
 pub mod adjust;
 pub mod adopt;
+pub mod alerts;
 mod apply;
 pub mod backup;
 pub mod dismiss;
@@ -14,6 +15,7 @@ pub mod fx;
 pub mod import;
 pub mod import_ledger;
 pub mod ingest;
+pub mod overview;
 mod paid;
 pub mod reap;
 pub mod reconcile;

@@ -8,10 +8,12 @@ use actix_web::dev::ServerHandle;
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
 
-use crate::app::{PHASES, Surroundings};
+use crate::app::{self, PHASES, Surroundings};
 use crate::config::Config;
 use crate::http::{self, Access, Private, Rejections, Token};
+use crate::jobs;
 use crate::ops::ingest::{Ingest, Rules};
+use crate::ops::overview::Scene;
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 
@@ -75,6 +77,7 @@ pub(super) fn start(
         refusals: Rejections::of("requests to the private listener"),
         request_timeout: config.server.request_timeout,
         database: config.database.path.clone(),
+        scene: scene(config),
         clock: surroundings.clock,
     };
     let phase = config.server.shutdown_grace / PHASES;
@@ -83,6 +86,17 @@ pub(super) fn start(
     let task = tokio::spawn(server);
     tracing::info!(listen = %address, "the private side is open to who has a token");
     Ok(Some(Running { address, handle, task, phase }))
+}
+
+/// What the one screen is about.
+fn scene(config: &Config) -> Scene {
+    let scheduled = config.clone();
+    Scene {
+        alerts: app::scope(config),
+        backups: jobs::shelf(config).folder,
+        webhooks: config.webhooks.iter().map(|one| (one.path.clone(), one.signing_secrets.len())).collect(),
+        plan: Arc::new(move |now| jobs::plan(&scheduled, now)),
+    }
 }
 
 fn tokens(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Token>> {

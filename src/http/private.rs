@@ -27,6 +27,7 @@ use crate::http::access::{self, Access, Stranger, Visitor};
 use crate::http::problem::Problem;
 use crate::http::{Rejections, login, page, serve};
 use crate::ops::ingest::{Ingest, Rules};
+use crate::ops::overview::Scene;
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 
@@ -66,6 +67,8 @@ pub struct Private {
     pub request_timeout: Duration,
     /// The database.
     pub database: PathBuf,
+    /// What the one screen is about.
+    pub scene: Scene,
     /// The time of day.
     pub clock: fn() -> UnixMillis,
 }
@@ -156,7 +159,7 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
         .service(login::logout())
         .default_service(web::to(not_found))
         .wrap(gate(Area::Pages));
-    let all = web::scope("").service(login::login()).service(pages).wrap(door);
+    let all = web::scope("").service(login::login()).service(page::style()).service(pages).wrap(door);
     routes
         .app_data(web::Data::from(Arc::clone(private)))
         .app_data(web::PayloadConfig::new(BODY_BYTES_MAX))
