@@ -23,6 +23,7 @@ mod incident;
 mod keep;
 mod model;
 mod order_free;
+mod page;
 mod private;
 mod reap;
 mod reconcile;
