@@ -200,7 +200,8 @@ impl Service {
         }
     }
 
-    /// Waits for the private listener, the running job and the writer, once the public listener has ended: what was taken is on disk when this returns.
+    /// Waits for the running job, the private listener and the writer, once the public listener has ended: what was
+    /// taken is on disk when this returns.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
@@ -212,7 +213,7 @@ impl Service {
             tracing::warn!("a job did not end in time; the next start makes up for it");
         }
         if let Some(private) = self.private {
-            private.ended().await;
+            private.ended(now + phase).await;
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());

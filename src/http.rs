@@ -2,6 +2,7 @@
 
 mod access;
 mod answer;
+mod api;
 mod body;
 mod health;
 mod login;

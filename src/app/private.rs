@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use actix_web::dev::ServerHandle;
 use anyhow::Context as _;
@@ -24,8 +24,6 @@ pub(super) struct Running {
     pub(super) address: SocketAddr,
     handle: ServerHandle,
     task: JoinHandle<std::io::Result<()>>,
-    /// How long its requests have to end.
-    phase: Duration,
 }
 
 impl Running {
@@ -35,10 +33,9 @@ impl Running {
         drop(self.handle.stop(true));
     }
 
-    /// Waits until it has ended.
-    pub(super) async fn ended(self) {
-        // It cuts off by itself who takes longer than its phase; a little more is for doing so.
-        match tokio::time::timeout(self.phase * 2, self.task).await {
+    /// Waits until it has ended, or until the deadline.
+    pub(super) async fn ended(self, deadline: Instant) {
+        match tokio::time::timeout_at(deadline.into(), self.task).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => tracing::warn!(%error, "the private listener ended badly"),
             Ok(Err(_)) | Err(_) => tracing::warn!("the private listener did not end in time"),
@@ -77,12 +74,11 @@ pub(super) fn start(
         database: config.database.path.clone(),
         clock: surroundings.clock,
     };
-    let phase = config.server.shutdown_grace / PHASES;
-    let server = http::serve_private(Arc::new(private), listener, phase)?;
+    let server = http::serve_private(Arc::new(private), listener, config.server.shutdown_grace / PHASES)?;
     let handle = server.handle();
     let task = tokio::spawn(server);
     tracing::info!(listen = %address, "the private side is open to who has a token");
-    Ok(Some(Running { address, handle, task, phase }))
+    Ok(Some(Running { address, handle, task }))
 }
 
 fn tokens(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Token>> {

@@ -17,7 +17,6 @@ use super::findings::render as render_findings;
 use super::output::{Output, plain, time};
 use super::progress::Progress;
 use super::{DONE, FOUND, NOT_DONE};
-use crate::ops::findings::Advised;
 
 /// So many findings are shown with a run; `findings list` shows more.
 const SHOWN_MAX: i64 = 50;

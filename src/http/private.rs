@@ -15,7 +15,7 @@ use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
-    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{Error, FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Resource, Responder, web};
@@ -25,7 +25,7 @@ use crate::clock::UnixMillis;
 use crate::config::Scope;
 use crate::http::access::{self, Access, Stranger, Visitor};
 use crate::http::problem::Problem;
-use crate::http::{Rejections, login, page, serve};
+use crate::http::{Rejections, api, login, page, serve};
 use crate::ops::ingest::{Ingest, Rules};
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
@@ -70,6 +70,41 @@ pub struct Private {
     pub clock: fn() -> UnixMillis,
 }
 
+impl Private {
+    /// Reads, beside the thread that serves: a read may take some seconds.
+    pub(super) async fn read<T, E, R>(&self, read: R) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        E: Into<Problem> + Send + 'static,
+        R: FnOnce(&Reader) -> Result<T, E> + Send + 'static,
+    {
+        let reader = self.reader.clone();
+        beside(move || read(&reader)).await
+    }
+
+    /// Writes, in the writer's turn.
+    pub(super) async fn write<T, E, W>(&self, write: W) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        E: Into<Problem> + Send + 'static,
+        W: FnOnce(&mut Writer<Ingest>) -> Result<T, E> + Send + 'static,
+    {
+        let mut writer = self.writer.clone();
+        beside(move || write(&mut writer)).await
+    }
+}
+
+async fn beside<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    E: Into<Problem> + Send + 'static,
+{
+    match web::block(work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(Problem::unavailable("unavailable", "the server is going away")),
+    }
+}
+
 /// Serves the private listener until it is told to stop.
 ///
 /// # Errors
@@ -92,13 +127,25 @@ impl FromRequest for Operator {
     type Future = Ready<Result<Self, Problem>>;
 
     fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        let visitor = request.extensions().get::<Visitor>().cloned();
-        ready(match visitor {
-            Some(Visitor { name, scope: Scope::Operator, csrf }) => Ok(Self { name, csrf: csrf.unwrap_or_default() }),
-            // Only for a handler that stands outside of the gate: it stays closed.
-            Some(_) | None => Err(unauthorized(Stranger::Nothing)),
-        })
+        ready(admitted(request).and_then(|visitor| match visitor.scope {
+            Scope::Operator => Ok(Self { name: visitor.name, csrf: visitor.csrf.unwrap_or_default() }),
+            scope => Err(forbidden(scope)),
+        }))
     }
+}
+
+impl FromRequest for Visitor {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(admitted(request))
+    }
+}
+
+/// Whom the gate has let in. A handler that stands outside of all gates stays closed.
+fn admitted(request: &HttpRequest) -> Result<Visitor, Problem> {
+    request.extensions().get::<Visitor>().cloned().ok_or_else(|| unauthorized(Stranger::Nothing))
 }
 
 /// A path that is only read: GET, and HEAD.
@@ -127,12 +174,19 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
 enum Area {
     /// For people.
     Pages,
+    /// For the operators' programs.
+    Api,
+    /// For the user's own app.
+    Accounts,
+    /// For who watches.
+    Metrics,
 }
 
 impl Area {
     fn is_open_to(self, scope: Scope) -> bool {
-        match self {
-            Self::Pages => scope == Scope::Operator,
+        match (self, scope) {
+            (_, Scope::Operator) | (Self::Accounts, Scope::App) | (Self::Metrics, Scope::Metrics) => true,
+            (_, Scope::App | Scope::Metrics) => false,
         }
     }
 
@@ -156,11 +210,18 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
         .service(login::logout())
         .default_service(web::to(not_found))
         .wrap(gate(Area::Pages));
-    let all = web::scope("").service(login::login()).service(pages).wrap(door);
+    // The longer prefix comes first.
+    let all = web::scope("")
+        .service(login::login())
+        .service(api::accounts("/api/v1/accounts").default_service(web::to(not_found)).wrap(gate(Area::Accounts)))
+        .service(api::operators("/api/v1").default_service(web::to(not_found)).wrap(gate(Area::Api)))
+        .service(pages)
+        .wrap(door);
     routes
         .app_data(web::Data::from(Arc::clone(private)))
         .app_data(web::PayloadConfig::new(BODY_BYTES_MAX))
         .app_data(web::FormConfig::default().limit(BODY_BYTES_MAX))
+        .app_data(web::PathConfig::default().error_handler(|_, _| no_such_path().into()))
         .service(all)
         .default_service(web::to(no_path));
 }
@@ -246,7 +307,11 @@ fn secured(error: Error) -> Error {
 }
 
 async fn not_found() -> HttpResponse {
-    Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", "there is nothing at this path").answer()
+    no_such_path().answer()
+}
+
+fn no_such_path() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", "there is nothing at this path")
 }
 
 /// For targets that are no path, such as `*`: they come to no door.
@@ -290,11 +355,5 @@ fn forged() -> Problem {
 }
 
 fn timeout() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "timeout",
-        "Too slow",
-        "took longer than [server] request_timeout; what it was to change may still change",
-    )
-    .header(RETRY_AFTER, "5")
+    Problem::unavailable("timeout", "took longer than [server] request_timeout; what it was to change may still change")
 }

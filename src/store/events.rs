@@ -190,7 +190,7 @@ pub fn joined(needs: &[Need]) -> String {
 /// [`StoreError::Sql`].
 pub fn any_open(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM events INDEXED BY events_open WHERE status <> 'completed') e")?
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM events INDEXED BY events_open WHERE status <> 'completed')")?
         .query_row([], |row| row.get(0))?)
 }
 
@@ -476,7 +476,7 @@ pub fn list(connection: &Connection, filter: &Filter) -> Result<Vec<EventRow>, S
 fn found_by(filter: &Filter) -> &'static str {
     match filter {
         Filter { status: Some(status), .. } if status != "completed" => {
-            "(SELECT * FROM events INDEXED BY events_open WHERE status <> 'completed')"
+            "(SELECT * FROM events INDEXED BY events_open WHERE status <> 'completed') e"
         }
         Filter { account: Some(_), .. } => "events e NOT INDEXED",
         _ => "events e INDEXED BY events_received",

@@ -5,6 +5,7 @@
 
 mod adjust;
 mod adopt;
+mod api;
 mod beside;
 mod books;
 mod cli;
