@@ -15,11 +15,13 @@ use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
 use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
+use crate::domain::alert::Thresholds;
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
+use crate::ops::alerts::Scope;
 use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
 use crate::ops::reconcile;
 use crate::stop::Stop;
@@ -267,6 +269,23 @@ pub fn reconciliation(config: &Config, rules: Rules) -> reconcile::Rules {
         lookback_s: seconds(config.reconcile.lookback),
         grace_s: seconds(config.reconcile.grace),
         paths: config.webhooks.iter().map(|webhook| webhook.path.clone()).collect(),
+    }
+}
+
+/// What a person is called for.
+#[must_use]
+pub fn scope(config: &Config) -> Scope {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let scheduled = config.clone();
+    Scope {
+        database: config.database.path.clone(),
+        thresholds: Thresholds {
+            pending_count: config.alerts.pending_count.into(),
+            pending_age_s: seconds(config.alerts.pending_age),
+            failed_age_s: seconds(config.alerts.failed_age),
+            success_rate_millionths: config.alerts.success_rate.millionths(),
+        },
+        due: Arc::new(move |now| jobs::due(&scheduled, now)),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod adjust;
 pub mod adopt;
+pub mod alerts;
 mod apply;
 pub mod backup;
 pub mod dismiss;

@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-pub(super) use crate::ops::words::{age, amount, plain, size, time};
+pub(super) use crate::domain::words::age;
+pub(super) use crate::ops::words::{amount, plain, size, time};
 
 /// Where a command shows its result.
 #[derive(Debug, Clone, Copy)]

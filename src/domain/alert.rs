@@ -15,7 +15,7 @@ pub const WAL_BYTES_MAX: u64 = 64 << 20;
 
 /// Of fewer deliveries in a day no rate is judged: a single one that a restart has cost is a tenth of ten, and Stripe
 /// sends it again.
-pub const DELIVERIES_MIN: u64 = 10;
+pub const DELIVERIES_MIN: i64 = 10;
 
 /// What the last reconciliation saw of Stripe's side tells nothing about today when it is older, in seconds.
 const RUN_AGE_MAX_S: i64 = 2 * 86_400;
@@ -51,7 +51,7 @@ pub struct Readings {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Open {
     /// How many.
-    pub count: u64,
+    pub count: i64,
     /// The one that was received first, and when.
     pub first: Option<(String, UnixSeconds)>,
 }
@@ -69,11 +69,11 @@ pub struct Room {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Authentic, and answered 2xx.
-    pub good: u64,
+    pub good: i64,
     /// Authentic but late, or answered 5xx.
-    pub bad: u64,
+    pub bad: i64,
     /// Signed with none of our secrets.
-    pub mismatched: u64,
+    pub mismatched: i64,
 }
 
 /// Events that Stripe has for us, of the last 24 h before a run of reconciliation.
@@ -82,16 +82,16 @@ pub struct Missed {
     /// When the run began.
     pub run_at: UnixSeconds,
     /// How many there were.
-    pub events: u64,
+    pub events: i64,
     /// How many of them Stripe did not get delivered here.
-    pub undelivered: u64,
+    pub undelivered: i64,
 }
 
 /// No delivery, although Stripe has events for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
     /// How many events, if the run that found it tells.
-    pub events: Option<u64>,
+    pub events: Option<i64>,
     /// When the last delivery came, or when it was found out.
     pub since: UnixSeconds,
 }
@@ -102,7 +102,7 @@ pub struct Findings {
     /// Their kind.
     pub kind: String,
     /// How many.
-    pub count: u64,
+    pub count: i64,
     /// When the first of them was seen first.
     pub since: UnixSeconds,
 }
@@ -122,7 +122,7 @@ pub struct Overdue {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Thresholds {
     /// So many events may be pending.
-    pub pending_count: u64,
+    pub pending_count: i64,
     /// The age from which a pending event counts, in seconds.
     pub pending_age_s: i64,
     /// The age from which a failed event counts, in seconds.
@@ -170,14 +170,6 @@ impl Condition {
     }
 }
 
-impl Room {
-    /// There is less than a backup or a migration needs.
-    #[must_use]
-    pub fn is_short(self) -> bool {
-        self.free < self.database.saturating_add(DISK_BYTES_MIN)
-    }
-}
-
 fn storage(why: &str) -> Condition {
     Condition::new(
         "storage",
@@ -187,9 +179,11 @@ fn storage(why: &str) -> Condition {
     )
 }
 
-fn disk(room: Room) -> Option<Condition> {
+/// A disk with less than a backup or a migration needs.
+#[must_use]
+pub fn disk(room: Room) -> Option<Condition> {
     let (free, database) = (room.free >> 20, room.database >> 20);
-    room.is_short().then(|| {
+    (room.free < room.database.saturating_add(DISK_BYTES_MIN)).then(|| {
         Condition::new(
             "disk",
             None,
@@ -218,7 +212,7 @@ fn success_rate(answers: Answers, thresholds: &Thresholds) -> Option<Condition> 
     let Answers { good, bad, .. } = answers;
     let all = good.saturating_add(bad);
     is_below(good, all, thresholds).then(|| {
-        let (is, expected) = (percent(millionths(good, all)), percent(thresholds.success_rate_millionths.into()));
+        let (is, expected) = (percent(share(good, all)), percent(thresholds.success_rate_millionths.into()));
         Condition::new(
             "success_rate",
             None,
@@ -315,7 +309,7 @@ fn wal(bytes: u64) -> Option<Condition> {
     })
 }
 
-fn oldest(count: u64, id: &str, seconds: i64) -> String {
+fn oldest(count: i64, id: &str, seconds: i64) -> String {
     let which = if count == 1 { "it is" } else { "the oldest is" };
     format!("{which} {id}, received {} ago", age(seconds))
 }
@@ -324,17 +318,16 @@ fn at_least(seconds: i64) -> String {
     if seconds > 0 { format!(" for {} or longer", age(seconds)) } else { String::new() }
 }
 
-fn is_below(good: u64, all: u64, thresholds: &Thresholds) -> bool {
-    let needed = u128::from(all) * u128::from(thresholds.success_rate_millionths);
-    all >= DELIVERIES_MIN && u128::from(good) * 1_000_000 < needed
+fn is_below(good: i64, all: i64, thresholds: &Thresholds) -> bool {
+    all >= DELIVERIES_MIN && share(good, all) < thresholds.success_rate_millionths.into()
 }
 
-fn millionths(part: u64, all: u64) -> u64 {
-    u64::try_from(u128::from(part) * 1_000_000 / u128::from(all.max(1))).unwrap_or(u64::MAX)
+/// In millionths, rounded down.
+fn share(part: i64, all: i64) -> i128 {
+    i128::from(part) * 1_000_000 / i128::from(all.max(1))
 }
 
-/// Rounded down, so that what is below a threshold never looks as if it were not.
-fn percent(millionths: u64) -> String {
+fn percent(millionths: i128) -> String {
     format!("{}.{} %", millionths / 10_000, millionths / 1_000 % 10)
 }
 

@@ -2,7 +2,7 @@
 
 /// How many of something: `1 event`, `2 events`.
 #[must_use]
-pub fn counted(count: u64, noun: &str) -> String {
+pub fn counted(count: i64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -21,18 +21,6 @@ pub fn time(at: UnixSeconds) -> String {
     Timestamp::from_second(at).map_or_else(|_| at.to_string(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// How long something has lasted, by its two largest units.
-#[must_use]
-pub fn age(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m"),
-        (0, hours, minutes) => format!("{hours}h {minutes}m"),
-        (days, hours, _) => format!("{days}d {hours}h"),
-    }
-}
-
 /// A size.
 #[must_use]
 pub fn size(bytes: u64) -> String {
@@ -53,22 +41,6 @@ mod tests {
     fn amounts_of_money_have_decimals_and_credits_have_none() {
         for (sum, unit, shown) in [(2000, "usd", "20.00 USD"), (5, "credits", "5 credits"), (5, "USD", "5 USD")] {
             assert_eq!(amount(sum, unit), shown);
-        }
-    }
-
-    #[test]
-    fn an_age_has_its_two_largest_units() {
-        let rows = [
-            (-5, "0s"),
-            (59, "59s"),
-            (60, "1m"),
-            (3_599, "59m"),
-            (3_660, "1h 1m"),
-            (86_400, "1d 0h"),
-            (90_000, "1d 1h"),
-        ];
-        for (seconds, shown) in rows {
-            assert_eq!(age(seconds), shown);
         }
     }
 

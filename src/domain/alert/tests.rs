@@ -5,19 +5,19 @@ const NOW: UnixSeconds = 1_000_000;
 const THRESHOLDS: Thresholds =
     Thresholds { pending_count: 5, pending_age_s: 300, failed_age_s: 3_600, success_rate_millionths: 990_000 };
 
-fn open(count: u64, age_s: i64) -> Open {
+fn open(count: i64, age_s: i64) -> Open {
     Open { count, first: (count > 0).then(|| ("evt_1".to_owned(), NOW - age_s)) }
 }
 
-fn answers(good: u64, bad: u64, mismatched: u64) -> Readings {
+fn answers(good: i64, bad: i64, mismatched: i64) -> Readings {
     Readings { answers: Answers { good, bad, mismatched }, ..Readings::default() }
 }
 
-fn missed(events: u64, undelivered: u64, run_age_s: i64) -> Readings {
+fn missed(events: i64, undelivered: i64, run_age_s: i64) -> Readings {
     Readings { missed: Some(Missed { run_at: NOW - run_age_s, events, undelivered }), ..Readings::default() }
 }
 
-fn findings(counts: &[(&str, u64, i64)]) -> Readings {
+fn findings(counts: &[(&str, i64, i64)]) -> Readings {
     let findings = counts.iter().map(|(kind, count, age_s)| Findings {
         kind: (*kind).to_owned(),
         count: *count,
@@ -26,7 +26,7 @@ fn findings(counts: &[(&str, u64, i64)]) -> Readings {
     Readings { findings: findings.collect(), ..Readings::default() }
 }
 
-fn silence(events: Option<u64>) -> Option<Silence> {
+fn silence(events: Option<i64>) -> Option<Silence> {
     Some(Silence { events, since: NOW - 108_000 })
 }
 
