@@ -4,8 +4,11 @@ mod access;
 mod answer;
 mod api;
 mod body;
+mod deliveries;
+mod exposition;
 mod health;
 mod login;
+mod metrics;
 mod page;
 mod private;
 mod problem;
@@ -28,6 +31,7 @@ use crate::stripe::signature::Verifier;
 
 pub use access::{Access, Token};
 pub use body::Budget;
+pub use deliveries::Deliveries;
 pub use private::{Private, serve_private};
 pub use rejections::Rejections;
 
@@ -53,6 +57,8 @@ pub struct Public {
     pub duplicates: Duplicates,
     /// Where it is noted which secret verified.
     pub verified: Verified,
+    /// Counts what was answered.
+    pub deliveries: Deliveries,
     /// Counts what was refused.
     pub rejections: Rejections,
     /// What all bodies may take at a time.

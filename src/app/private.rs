@@ -10,10 +10,9 @@ use tokio::task::JoinHandle;
 
 use crate::app::{PHASES, Surroundings};
 use crate::config::Config;
-use crate::http::{self, Access, Private, Rejections, Token};
-use crate::ops::ingest::{Ingest, Rules};
+use crate::http::{self, Access, Private, Public, Rejections, Token};
+use crate::ops::ingest::Rules;
 use crate::store::reader::Reader;
-use crate::store::writer::Writer;
 
 /// Connections that answer questions: a page that reads at length does not hold up a look at the metrics.
 const READERS: u32 = 2;
@@ -48,7 +47,7 @@ pub(super) fn start(
     config: &Config,
     surroundings: Surroundings,
     rules: Rules,
-    writer: Writer<Ingest>,
+    public: Arc<Public>,
 ) -> anyhow::Result<Option<Running>> {
     let tokens = tokens(config, surroundings.environment)?;
     if tokens.is_empty() {
@@ -66,12 +65,14 @@ pub(super) fn start(
             hosts: config.admin.hosts.clone(),
             trusted_proxies: config.server.trusted_proxies.clone(),
         },
-        writer,
+        writer: public.writer.clone(),
         reader: Reader::open(&config.database.path, READERS)?,
         rules,
+        public,
         refusals: Rejections::of("requests to the private listener"),
         request_timeout: config.server.request_timeout,
         database: config.database.path.clone(),
+        started: (surroundings.clock)(),
         clock: surroundings.clock,
     };
     let server = http::serve_private(Arc::new(private), listener, config.server.shutdown_grace / PHASES)?;

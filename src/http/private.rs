@@ -25,7 +25,7 @@ use crate::clock::UnixMillis;
 use crate::config::Scope;
 use crate::http::access::{self, Access, Stranger, Visitor};
 use crate::http::problem::Problem;
-use crate::http::{Rejections, api, login, page, serve};
+use crate::http::{Public, Rejections, api, login, metrics, page, serve};
 use crate::ops::ingest::{Ingest, Rules};
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
@@ -60,12 +60,16 @@ pub struct Private {
     pub reader: Reader,
     /// What decides about the events of operators.
     pub rules: Rules,
+    /// The public listener, of which the metrics tell.
+    pub public: Arc<Public>,
     /// Counts whom it did not serve.
     pub refusals: Rejections,
     /// The longest that a request may take.
     pub request_timeout: Duration,
     /// The database.
     pub database: PathBuf,
+    /// When the server started.
+    pub started: UnixMillis,
     /// The time of day.
     pub clock: fn() -> UnixMillis,
 }
@@ -215,6 +219,7 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
         .service(login::login())
         .service(api::accounts("/api/v1/accounts").default_service(web::to(not_found)).wrap(gate(Area::Accounts)))
         .service(api::operators("/api/v1").default_service(web::to(not_found)).wrap(gate(Area::Api)))
+        .service(metrics::resource("/metrics").wrap(gate(Area::Metrics)))
         .service(pages)
         .wrap(door);
     routes

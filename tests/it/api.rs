@@ -410,7 +410,7 @@ fn a_session_reads_and_does_not_post() {
 #[test]
 fn strangers_to_the_api_are_never_sent_to_the_form() {
     let billing = open_to_all().spawn();
-    for path in ["/api/v1/accounts/cus_1", "/api/v1/events", "/api/v1/nothing"] {
+    for path in ["/api/v1/accounts/cus_1", "/api/v1/events", "/api/v1/nothing", "/metrics"] {
         let answer = billing.visitor("GET", path, &["Accept: text/html"], "");
         assert_eq!(problem(&answer), "401 unauthorized", "{path}");
     }

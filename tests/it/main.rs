@@ -22,6 +22,7 @@ mod http;
 mod import;
 mod incident;
 mod keep;
+mod metrics;
 mod model;
 mod order_free;
 mod private;
