@@ -23,6 +23,7 @@ use crate::ecb::{feed, fetch};
 use crate::ops::backup::{self, Shelf};
 use crate::ops::fx::{self, Told};
 use crate::ops::ingest::{Errand, Rules};
+use crate::ops::overview::Planned;
 use crate::ops::reap;
 use crate::ops::reconcile::{self, Ended, Place};
 use crate::ops::retain::{self, Keep};
@@ -68,6 +69,18 @@ pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>) ->
 /// When each job that has a schedule should have begun last. What is so little late that it may still run is left out.
 #[must_use]
 pub fn due(config: &Config, now: UnixSeconds) -> Vec<(&'static str, UnixSeconds)> {
+    scheduled(config).filter_map(|(job, schedule)| Some((job, schedule.last_due(now - LATE_S)?))).collect()
+}
+
+/// When each job that has a schedule comes next.
+#[must_use]
+pub fn plan(config: &Config, now: UnixSeconds) -> Vec<Planned> {
+    scheduled(config)
+        .map(|(job, schedule)| Planned { job, schedule: schedule.as_str().to_owned(), next: schedule.next_due(now) })
+        .collect()
+}
+
+fn scheduled(config: &Config) -> impl Iterator<Item = (&'static str, &Schedule)> {
     let when = &config.jobs;
     let reconcile = when.reconcile.as_ref().filter(|_| config.stripe.api_key.is_some());
     [
@@ -78,8 +91,7 @@ pub fn due(config: &Config, now: UnixSeconds) -> Vec<(&'static str, UnixSeconds)
         (BACKUP, when.backup.as_ref()),
     ]
     .into_iter()
-    .filter_map(|(job, schedule)| Some((job, schedule?.last_due(now - LATE_S)?)))
-    .collect()
+    .filter_map(|(job, schedule)| Some((job, schedule?)))
 }
 
 fn reconciliation<D: Desk>(

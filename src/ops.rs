@@ -16,6 +16,7 @@ pub mod gauges;
 pub mod import;
 pub mod import_ledger;
 pub mod ingest;
+pub mod overview;
 mod paid;
 pub mod reap;
 pub mod reconcile;

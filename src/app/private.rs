@@ -8,10 +8,12 @@ use actix_web::dev::ServerHandle;
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
 
-use crate::app::{PHASES, Surroundings};
+use crate::app::{self, PHASES, Surroundings};
 use crate::config::Config;
 use crate::http::{self, Access, Private, Public, Rejections, Token};
+use crate::jobs;
 use crate::ops::ingest::Rules;
+use crate::ops::overview::Scene;
 use crate::store::reader::Reader;
 
 /// Connections that answer questions: a page that reads at length does not hold up a look at the metrics.
@@ -73,6 +75,7 @@ pub(super) fn start(
         request_timeout: config.server.request_timeout,
         database: config.database.path.clone(),
         started: (surroundings.clock)(),
+        scene: scene(config),
         clock: surroundings.clock,
     };
     let server = http::serve_private(Arc::new(private), listener, config.server.shutdown_grace / PHASES)?;
@@ -80,6 +83,17 @@ pub(super) fn start(
     let task = tokio::spawn(server);
     tracing::info!(listen = %address, "the private side is open to who has a token");
     Ok(Some(Running { address, handle, task }))
+}
+
+/// What the one screen is about.
+fn scene(config: &Config) -> Scene {
+    let scheduled = config.clone();
+    Scene {
+        alerts: app::scope(config),
+        backups: jobs::shelf(config).folder,
+        webhooks: config.webhooks.iter().map(|one| (one.path.clone(), one.signing_secrets.len())).collect(),
+        plan: Arc::new(move |now| jobs::plan(&scheduled, now)),
+    }
 }
 
 fn tokens(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Token>> {

@@ -3,10 +3,11 @@
 use actix_web::http::StatusCode;
 use actix_web::http::header::{LOCATION, SET_COOKIE};
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
-use maud::{DOCTYPE, html};
+use maud::html;
 use serde::Deserialize;
 
 use crate::http::access::{self, Token};
+use crate::http::page;
 use crate::http::private::{Operator, Private, method_not_allowed, reads};
 
 /// Where to log in.
@@ -75,26 +76,19 @@ fn is_https(private: &Private, request: &HttpRequest) -> bool {
 }
 
 fn form(status: StatusCode, problem: Option<&str>) -> HttpResponse {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width";
-                title { "billingd: log in" }
-            }
-            body {
-                main {
-                    h1 { "billingd" }
-                    @if let Some(problem) = problem { p role="alert" { (problem) } }
-                    form method="post" action=(PATH) {
-                        label for="token" { "Token of scope operator" }
-                        input id="token" name="token" type="password" autocomplete="current-password" required autofocus;
-                        button { "Log in" }
-                    }
+    let page = page::document(
+        "Log in",
+        &html! {
+            main.narrow {
+                h1 { "billingd" }
+                @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+                form.card method="post" action=(PATH) {
+                    label for="token" { "Token of scope operator" }
+                    input id="token" name="token" type="password" autocomplete="current-password" required autofocus;
+                    button { "Log in" }
                 }
             }
-        }
-    };
+        },
+    );
     HttpResponse::build(status).content_type("text/html; charset=utf-8").body(page.into_string())
 }

@@ -27,6 +27,7 @@ use crate::http::access::{self, Access, Stranger, Visitor};
 use crate::http::problem::Problem;
 use crate::http::{Public, Rejections, api, login, metrics, page, serve};
 use crate::ops::ingest::{Ingest, Rules};
+use crate::ops::overview::Scene;
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 
@@ -70,6 +71,8 @@ pub struct Private {
     pub database: PathBuf,
     /// When the server started.
     pub started: UnixMillis,
+    /// What the one screen is about.
+    pub scene: Scene,
     /// The time of day.
     pub clock: fn() -> UnixMillis,
 }
@@ -217,6 +220,7 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
     // The longer prefix comes first.
     let all = web::scope("")
         .service(login::login())
+        .service(page::style())
         .service(api::accounts("/api/v1/accounts").default_service(web::to(not_found)).wrap(gate(Area::Accounts)))
         .service(api::operators("/api/v1").default_service(web::to(not_found)).wrap(gate(Area::Api)))
         .service(metrics::resource("/metrics").wrap(gate(Area::Metrics)))

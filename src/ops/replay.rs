@@ -271,6 +271,26 @@ pub fn replay(
     })
 }
 
+/// What a run of one event would do now: a run within a transaction that is taken back.
+///
+/// # Errors
+/// As [`replay`].
+pub fn rehearse(
+    desk: &mut impl Desk,
+    errand: &Errand,
+    id: &EventId,
+    how: How,
+    now: UnixMillis,
+) -> Result<Replayed, StoreError> {
+    let (errand, id) = (errand.clone(), id.clone());
+    desk.write(move |transaction| {
+        savepoint::begin(transaction)?;
+        let replayed = replay_one(transaction, &errand, &id, how, now)?;
+        savepoint::take_back(transaction)?;
+        Ok(replayed)
+    })
+}
+
 fn replay_one(
     transaction: &Transaction<'_>,
     errand: &Errand,

@@ -110,7 +110,10 @@ fn backup(database: &Path, folder: &Path, livemode: bool, now: UnixMillis) -> Ch
 }
 
 /// When the newest backup of this database was written, in Unix seconds.
-fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
+///
+/// # Errors
+/// When the folder cannot be looked at; one that is not there has none.
+pub fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
     let stem = database.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut newest = None;
     let entries = match fs::read_dir(folder) {

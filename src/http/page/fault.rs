@@ -1,0 +1,70 @@
+//! Why a page cannot be shown, as a page.
+
+use std::fmt;
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpResponse, ResponseError};
+use maud::html;
+
+use super::parts::sentence;
+use super::shell::{answer, document, navigation};
+use crate::store::StoreError;
+
+/// Why a page cannot be shown.
+#[derive(Debug)]
+pub(super) struct Fault {
+    status: StatusCode,
+    title: &'static str,
+    detail: String,
+}
+
+impl Fault {
+    /// There is no such thing.
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, title: "Not found", detail: detail.into() }
+    }
+
+    /// The request makes no sense.
+    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, title: "Not understood", detail: detail.into() }
+    }
+
+    /// The books, or the system, do not do their part.
+    pub(super) fn unavailable(error: &impl fmt::Display) -> Self {
+        tracing::error!(%error, "a page could not be shown");
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            title: "The books cannot be asked now",
+            detail: format!("{error}; try again, and look at `billingd doctor`"),
+        }
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::unavailable(&error)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl ResponseError for Fault {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let body = html! {
+            (navigation(""))
+            main id="main" {
+                h1 { (self.title) }
+                p.problem role="alert" { (sentence(&self.detail)) }
+            }
+        };
+        answer(self.status, &document(self.title, &body))
+    }
+}
