@@ -32,7 +32,7 @@ use crate::stripe::signature::Verifier;
 pub use access::{Access, Token};
 pub use body::Budget;
 pub use deliveries::Deliveries;
-pub use private::{Private, serve_private};
+pub use private::{Private, Turns, serve_private};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.

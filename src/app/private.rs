@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::app::{self, PHASES, Surroundings};
 use crate::config::Config;
-use crate::http::{self, Access, Private, Public, Rejections, Token};
+use crate::http::{self, Access, Private, Public, Rejections, Token, Turns};
 use crate::jobs;
 use crate::ops::ingest::Rules;
 use crate::ops::overview::Scene;
@@ -71,6 +71,7 @@ pub(super) fn start(
         reader: Reader::open(&config.database.path, READERS)?,
         rules,
         public,
+        turns: Turns::default(),
         refusals: Rejections::of("requests to the private listener"),
         request_timeout: config.server.request_timeout,
         database: config.database.path.clone(),

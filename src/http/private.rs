@@ -20,6 +20,7 @@ use actix_web::http::header::{
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{Error, FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Resource, Responder, web};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use crate::clock::UnixMillis;
 use crate::config::Scope;
@@ -36,6 +37,9 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// One thread reads requests and writes answers; whoever asks the database does it beside it.
 const WORKERS: usize = 1;
+
+/// How many may write at a time, so that a busy app leaves the webhooks their part of the writer.
+const WRITES_MAX: usize = 8;
 
 /// On every answer, also on those of errors.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -63,6 +67,8 @@ pub struct Private {
     pub rules: Rules,
     /// The public listener, of which the metrics tell.
     pub public: Arc<Public>,
+    /// Who may write now.
+    pub turns: Turns,
     /// Counts whom it did not serve.
     pub refusals: Rejections,
     /// The longest that a request may take.
@@ -77,6 +83,16 @@ pub struct Private {
     pub clock: fn() -> UnixMillis,
 }
 
+/// Who may write now; each of them costs the webhooks a flush of the disk.
+#[derive(Debug)]
+pub struct Turns(Semaphore);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Semaphore::new(WRITES_MAX))
+    }
+}
+
 impl Private {
     /// Reads, beside the thread that serves: a read may take some seconds.
     pub(super) async fn read<T, E, R>(&self, read: R) -> Result<T, Problem>
@@ -89,13 +105,16 @@ impl Private {
         beside(move || read(&reader)).await
     }
 
-    /// Writes, in the writer's turn.
+    /// Writes, in the writer's turn. Who waits too long for it has changed nothing.
     pub(super) async fn write<T, E, W>(&self, write: W) -> Result<T, Problem>
     where
         T: Send + 'static,
         E: Into<Problem> + Send + 'static,
         W: FnOnce(&mut Writer<Ingest>) -> Result<T, E> + Send + 'static,
     {
+        let Ok(_turn) = self.turns.0.acquire().await else {
+            return Err(Problem::unavailable("unavailable", "the server is going away"));
+        };
         let mut writer = self.writer.clone();
         beside(move || write(&mut writer)).await
     }
