@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use crate::domain::clawback::{Granted, UnitGranted};
 use crate::domain::event::UnixSeconds;
@@ -47,7 +47,8 @@ pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, Sto
             "SELECT received_at / 1000 FROM events INDEXED BY events_received
              WHERE source = 'webhook' ORDER BY received_at DESC LIMIT 1",
         )?
-        .query_row([], |row| row.get(0))?)
+        .query_row([], |row| row.get(0))
+        .optional()?)
 }
 
 /// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as

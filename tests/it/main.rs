@@ -25,6 +25,7 @@ mod keep;
 mod metrics;
 mod model;
 mod order_free;
+mod page;
 mod private;
 mod reap;
 mod reconcile;

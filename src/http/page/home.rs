@@ -61,18 +61,25 @@ fn render(seen: &Overview) -> Markup {
 
 /// One line: all is well, or what is wrong, the most urgent first.
 fn verdict(conditions: &[Standing], now: UnixSeconds) -> Markup {
-    let [first, rest @ ..] = conditions else {
+    if conditions.is_empty() {
         return html! { p.verdict.well role="status" { strong { "All is well." } " Nothing needs you." } };
-    };
+    }
+    let things = i64::try_from(conditions.len()).unwrap_or(i64::MAX);
     html! {
         section.verdict.wrong role="alert" aria-label="What is wrong" {
-            p { strong { "Wrong: " } (text(&first.text)) "." @if !rest.is_empty() { " And " (rest.len()) " more." } }
+            p {
+                strong { (counted(things, "thing")) @if things == 1 { " is" } @else { " are" } " wrong" }
+                @if things > 1 { ", the most urgent first" }
+            }
             ol {
                 @for condition in conditions {
                     li {
-                        a href=(detail(&condition.name)) { (text(&condition.name)) } ": " (text(&condition.text))
-                        @if let Some(since) = condition.since { span.faint { " – since " (moment(since, now)) } }
-                        div.remedy { span.faint { "What helps: " } (sentence(&condition.remedy)) }
+                        a href=(detail(&condition.name)) { (text(&condition.text)) }
+                        div.remedy {
+                            (code(&condition.name))
+                            @if let Some(since) = condition.since { " since " (moment(since, now)) }
+                        }
+                        div.remedy { "What helps: " (sentence(&condition.remedy)) }
                     }
                 }
             }
@@ -101,20 +108,23 @@ fn open(seen: &Overview, now: UnixSeconds) -> Markup {
     if piles.iter().all(|(_, _, pile)| pile.count == 0) {
         return html! { p { "Nothing: every event is completed." } };
     }
-    let rows = piles.map(|(name, status, pile)| {
-        vec![
-            html! { a href=(query("/events", &[("status", status)])) { (name) } },
-            html! { strong { (pile.count) } },
-            oldest(pile, now),
-        ]
-    });
-    table("Not done", &["State", "Events", "The oldest"], rows.into(), "")
+    html! {
+        dl {
+            @for (name, status, pile) in piles {
+                div {
+                    dt { a href=(query("/events", &[("status", status)])) { (name) } }
+                    dd { strong { (pile.count) } (oldest(pile, now)) }
+                }
+            }
+        }
+    }
 }
 
 fn oldest(pile: &Pile, now: UnixSeconds) -> Markup {
-    match (&pile.oldest, pile.since) {
-        (Some(id), Some(since)) => html! { (event(id)) " " span.faint { "(" (away(since, now)) ")" } },
-        _ => nothing(),
+    html! {
+        @if let (Some(id), Some(since)) = (&pile.oldest, pile.since) {
+            ", oldest " (event(id)) " " span.ago { "(" (away(since, now)) ")" }
+        }
     }
 }
 
@@ -122,7 +132,7 @@ fn deliveries(seen: &Overview, now: UnixSeconds) -> Markup {
     let received = seen.received;
     html! {
         (facts(vec![
-            ("Last new event from Stripe", Some(moment_or_dash(received.last_at, now))),
+            ("Last new event", Some(moment_or_dash(received.last_at, now))),
             ("New events, last hour", Some(html! { (received.hour) })),
             ("New events, last 24 h", Some(html! { (received.day) })),
             ("Answered, last 24 h", Some(html! { (received.answered_good) " well, " (received.answered_bad) " not" })),
@@ -184,7 +194,7 @@ fn findings(listed: &[Advised], now: UnixSeconds) -> Markup {
             or_dash(row.expected.as_deref()),
             or_dash(row.actual.as_deref()),
             stake.map_or_else(nothing, |(sum, currency)| html! { span.amount { (text(&amount(sum, currency))) } }),
-            html! { (away(row.first_seen_at, now)) },
+            html! { span.whole { (away(row.first_seen_at, now)) } },
             command(remedy),
         ]
     });
@@ -196,12 +206,14 @@ fn jobs_table(listed: &[Job], now: UnixSeconds) -> Markup {
     let rows = listed.iter().map(|job| {
         vec![
             html! { strong { (job.job) } @if job.overdue { " " span.mark.bad { "overdue" } } },
-            job.schedule.as_deref().map_or_else(|| html! { "only when asked for" }, code),
+            job.schedule
+                .as_deref()
+                .map_or_else(|| html! { "only when asked for" }, |schedule| html! { code.whole { (schedule) } }),
             job.last.as_ref().map_or_else(|| html! { "never" }, |run| moment(run.started_at, now)),
             job.last.as_ref().map_or_else(nothing, |run| {
                 html! { (jobs::result(run)) @if let Some(result) = &run.result { " " (text(result)) } }
             }),
-            job.next_at.map_or_else(nothing, |at| html! { (away(at, now)) }),
+            job.next_at.map_or_else(nothing, |at| html! { span.whole { (away(at, now)) } }),
         ]
     });
     let heads = ["Job", "Schedule", "Last run", "Result", "Next"];

@@ -9,6 +9,9 @@ use crate::ops::words::{plain, time};
 /// So many characters of a text stand in a table.
 const TEXT_CHARS_MAX: usize = 240;
 
+/// A word of more characters may be broken, so that it does not push others off the page.
+const WORD_CHARS_MAX: usize = 36;
+
 /// A path whose parts may hold anything: each becomes one segment.
 pub(super) fn path(parts: &[&str]) -> String {
     parts.iter().flat_map(|part| ["/".to_owned(), encoded(part)]).collect()
@@ -33,8 +36,9 @@ fn encoded(text: &str) -> String {
 pub(super) fn text(value: &str) -> Markup {
     let left_out = value.chars().count().saturating_sub(TEXT_CHARS_MAX);
     let shown: String = plain(value).chars().take(TEXT_CHARS_MAX).map(visible).collect();
+    let breaks = shown.split_whitespace().any(|word| word.chars().count() > WORD_CHARS_MAX);
     html! {
-        bdi { (shown) }
+        bdi class=[breaks.then_some("long")] { (shown) }
         @if left_out > 0 { "… " span.faint { "(" (left_out) " more characters)" } }
     }
 }
@@ -92,7 +96,7 @@ pub(super) fn account(id: &str) -> Markup {
 pub(super) fn moment(at: UnixSeconds, now: UnixSeconds) -> Markup {
     let shown = time(at);
     let stamp = format!("{}Z", shown.replace(' ', "T"));
-    html! { time datetime=(stamp) { (shown) } " " span.faint { "(" (away(at, now)) ")" } }
+    html! { time datetime=(stamp) { (shown) } " " span.ago { "(" (away(at, now)) ")" } }
 }
 
 /// A moment or a dash.
@@ -228,7 +232,7 @@ mod tests {
         let shown = moment(1_790_000_000, 1_790_000_180).into_string();
         assert_eq!(
             shown,
-            "<time datetime=\"2026-09-21T14:13:20Z\">2026-09-21 14:13:20</time> <span class=\"faint\">(3m ago)</span>"
+            "<time datetime=\"2026-09-21T14:13:20Z\">2026-09-21 14:13:20</time> <span class=\"ago\">(3m ago)</span>"
         );
         assert_eq!(away(1_790_003_660, 1_790_000_000), "in 1h 1m");
     }
