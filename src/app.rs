@@ -19,7 +19,7 @@ use crate::domain::alert::Thresholds;
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
-use crate::http::{self, Budget, Endpoint, Public, Rejections};
+use crate::http::{self, Budget, Deliveries, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
 use crate::ops::alerts::Scope;
 use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
@@ -136,6 +136,7 @@ impl Service {
             reader,
             duplicates,
             verified,
+            deliveries: Deliveries::default(),
             rejections: Rejections::of("deliveries"),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),
@@ -154,8 +155,8 @@ impl Service {
         )
         .context("the thread of the jobs cannot be started")?;
         let grace = config.server.shutdown_grace;
-        let server = http::serve_public(public, listener, WORKERS, grace / PHASES)?;
-        let private = private::start(config, surroundings, rules, writer.clone())?;
+        let server = http::serve_public(Arc::clone(&public), listener, WORKERS, grace / PHASES)?;
+        let private = private::start(config, surroundings, rules, public)?;
         let handle = server.handle();
         let service = Self { address, handle, private, writer, writer_thread: thread, jobs, stop, grace };
         tracing::info!(
@@ -202,7 +203,8 @@ impl Service {
         }
     }
 
-    /// Waits for the private listener, the running job and the writer, once the public listener has ended: what was taken is on disk when this returns.
+    /// Waits for the running job, the private listener and the writer, once the public listener has ended: what was
+    /// taken is on disk when this returns.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
@@ -214,7 +216,7 @@ impl Service {
             tracing::warn!("a job did not end in time; the next start makes up for it");
         }
         if let Some(private) = self.private {
-            private.ended().await;
+            private.ended(now + phase).await;
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());

@@ -12,6 +12,7 @@ mod facts;
 pub mod findings;
 pub mod fresh;
 pub mod fx;
+pub mod gauges;
 pub mod import;
 pub mod import_ledger;
 pub mod ingest;

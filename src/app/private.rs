@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use actix_web::dev::ServerHandle;
 use anyhow::Context as _;
@@ -10,12 +10,11 @@ use tokio::task::JoinHandle;
 
 use crate::app::{self, PHASES, Surroundings};
 use crate::config::Config;
-use crate::http::{self, Access, Private, Rejections, Token};
+use crate::http::{self, Access, Private, Public, Rejections, Token, Turns};
 use crate::jobs;
-use crate::ops::ingest::{Ingest, Rules};
+use crate::ops::ingest::Rules;
 use crate::ops::overview::Scene;
 use crate::store::reader::Reader;
-use crate::store::writer::Writer;
 
 /// Connections that answer questions: a page that reads at length does not hold up a look at the metrics.
 const READERS: u32 = 2;
@@ -26,8 +25,6 @@ pub(super) struct Running {
     pub(super) address: SocketAddr,
     handle: ServerHandle,
     task: JoinHandle<std::io::Result<()>>,
-    /// How long its requests have to end.
-    phase: Duration,
 }
 
 impl Running {
@@ -37,10 +34,9 @@ impl Running {
         drop(self.handle.stop(true));
     }
 
-    /// Waits until it has ended.
-    pub(super) async fn ended(self) {
-        // It cuts off by itself who takes longer than its phase; a little more is for doing so.
-        match tokio::time::timeout(self.phase * 2, self.task).await {
+    /// Waits until it has ended, or until the deadline.
+    pub(super) async fn ended(self, deadline: Instant) {
+        match tokio::time::timeout_at(deadline.into(), self.task).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => tracing::warn!(%error, "the private listener ended badly"),
             Ok(Err(_)) | Err(_) => tracing::warn!("the private listener did not end in time"),
@@ -53,7 +49,7 @@ pub(super) fn start(
     config: &Config,
     surroundings: Surroundings,
     rules: Rules,
-    writer: Writer<Ingest>,
+    public: Arc<Public>,
 ) -> anyhow::Result<Option<Running>> {
     let tokens = tokens(config, surroundings.environment)?;
     if tokens.is_empty() {
@@ -71,21 +67,23 @@ pub(super) fn start(
             hosts: config.admin.hosts.clone(),
             trusted_proxies: config.server.trusted_proxies.clone(),
         },
-        writer,
+        writer: public.writer.clone(),
         reader: Reader::open(&config.database.path, READERS)?,
         rules,
+        public,
+        turns: Turns::default(),
         refusals: Rejections::of("requests to the private listener"),
         request_timeout: config.server.request_timeout,
         database: config.database.path.clone(),
+        started: (surroundings.clock)(),
         scene: scene(config),
         clock: surroundings.clock,
     };
-    let phase = config.server.shutdown_grace / PHASES;
-    let server = http::serve_private(Arc::new(private), listener, phase)?;
+    let server = http::serve_private(Arc::new(private), listener, config.server.shutdown_grace / PHASES)?;
     let handle = server.handle();
     let task = tokio::spawn(server);
     tracing::info!(listen = %address, "the private side is open to who has a token");
-    Ok(Some(Running { address, handle, task, phase }))
+    Ok(Some(Running { address, handle, task }))
 }
 
 /// What the one screen is about.

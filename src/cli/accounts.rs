@@ -183,15 +183,21 @@ fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyh
         unit: arguments.unit.clone(),
         reason: arguments.reason.clone(),
         key: arguments.key.clone(),
+        allow_debt: true,
         operator: super::operator(arguments.operator.as_deref()),
     };
     let event = fresh::event_id(clock::now())?;
     let adjusted = adjust::adjust(&mut connection, &adjustment, &event, config.stripe.livemode, clock::now())?;
-    output.show(&adjusted, |adjusted| render_adjusted(adjusted, &arguments.unit))?;
+    output.show(&adjusted, render_adjusted)?;
     Ok(DONE)
 }
 
-fn render_adjusted(adjusted: &Adjusted, unit: &str) -> String {
+fn render_adjusted(adjusted: &Adjusted) -> String {
     let done = if adjusted.new { "posted" } else { "was posted before, nothing changed" };
-    format!("{}: {done} as {}; balance {}\n", adjusted.account_id, adjusted.event_id, amount(adjusted.balance, unit))
+    format!(
+        "{}: {done} as {}; balance {}\n",
+        adjusted.account_id,
+        adjusted.event_id,
+        amount(adjusted.balance, &adjusted.unit)
+    )
 }

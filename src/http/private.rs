@@ -15,17 +15,18 @@ use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
-    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{Error, FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Resource, Responder, web};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use crate::clock::UnixMillis;
 use crate::config::Scope;
 use crate::http::access::{self, Access, Stranger, Visitor};
 use crate::http::problem::Problem;
-use crate::http::{Rejections, login, page, serve};
+use crate::http::{Public, Rejections, api, login, metrics, page, serve};
 use crate::ops::ingest::{Ingest, Rules};
 use crate::ops::overview::Scene;
 use crate::store::reader::Reader;
@@ -36,6 +37,9 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// One thread reads requests and writes answers; whoever asks the database does it beside it.
 const WORKERS: usize = 1;
+
+/// How many may write at a time, so that a busy app leaves the webhooks their part of the writer.
+const WRITES_MAX: usize = 8;
 
 /// On every answer, also on those of errors.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -61,16 +65,70 @@ pub struct Private {
     pub reader: Reader,
     /// What decides about the events of operators.
     pub rules: Rules,
+    /// The public listener, of which the metrics tell.
+    pub public: Arc<Public>,
+    /// Who may write now.
+    pub turns: Turns,
     /// Counts whom it did not serve.
     pub refusals: Rejections,
     /// The longest that a request may take.
     pub request_timeout: Duration,
     /// The database.
     pub database: PathBuf,
+    /// When the server started.
+    pub started: UnixMillis,
     /// What the one screen is about.
     pub scene: Scene,
     /// The time of day.
     pub clock: fn() -> UnixMillis,
+}
+
+/// Who may write now; each of them costs the webhooks a flush of the disk.
+#[derive(Debug)]
+pub struct Turns(Semaphore);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Semaphore::new(WRITES_MAX))
+    }
+}
+
+impl Private {
+    /// Reads, beside the thread that serves: a read may take some seconds.
+    pub(super) async fn read<T, E, R>(&self, read: R) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        E: Into<Problem> + Send + 'static,
+        R: FnOnce(&Reader) -> Result<T, E> + Send + 'static,
+    {
+        let reader = self.reader.clone();
+        beside(move || read(&reader)).await
+    }
+
+    /// Writes, in the writer's turn. Who waits too long for it has changed nothing.
+    pub(super) async fn write<T, E, W>(&self, write: W) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        E: Into<Problem> + Send + 'static,
+        W: FnOnce(&mut Writer<Ingest>) -> Result<T, E> + Send + 'static,
+    {
+        let Ok(_turn) = self.turns.0.acquire().await else {
+            return Err(Problem::unavailable("unavailable", "the server is going away"));
+        };
+        let mut writer = self.writer.clone();
+        beside(move || write(&mut writer)).await
+    }
+}
+
+async fn beside<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    E: Into<Problem> + Send + 'static,
+{
+    match web::block(work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(Problem::unavailable("unavailable", "the server is going away")),
+    }
 }
 
 /// Serves the private listener until it is told to stop.
@@ -95,13 +153,25 @@ impl FromRequest for Operator {
     type Future = Ready<Result<Self, Problem>>;
 
     fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        let visitor = request.extensions().get::<Visitor>().cloned();
-        ready(match visitor {
-            Some(Visitor { name, scope: Scope::Operator, csrf }) => Ok(Self { name, csrf: csrf.unwrap_or_default() }),
-            // Only for a handler that stands outside of the gate: it stays closed.
-            Some(_) | None => Err(unauthorized(Stranger::Nothing)),
-        })
+        ready(admitted(request).and_then(|visitor| match visitor.scope {
+            Scope::Operator => Ok(Self { name: visitor.name, csrf: visitor.csrf.unwrap_or_default() }),
+            scope => Err(forbidden(scope)),
+        }))
     }
+}
+
+impl FromRequest for Visitor {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(admitted(request))
+    }
+}
+
+/// Whom the gate has let in. A handler that stands outside of all gates stays closed.
+fn admitted(request: &HttpRequest) -> Result<Visitor, Problem> {
+    request.extensions().get::<Visitor>().cloned().ok_or_else(|| unauthorized(Stranger::Nothing))
 }
 
 /// A path that is only read: GET, and HEAD.
@@ -130,12 +200,19 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
 enum Area {
     /// For people.
     Pages,
+    /// For the operators' programs.
+    Api,
+    /// For the user's own app.
+    Accounts,
+    /// For who watches.
+    Metrics,
 }
 
 impl Area {
     fn is_open_to(self, scope: Scope) -> bool {
-        match self {
-            Self::Pages => scope == Scope::Operator,
+        match (self, scope) {
+            (_, Scope::Operator) | (Self::Accounts, Scope::App) | (Self::Metrics, Scope::Metrics) => true,
+            (_, Scope::App | Scope::Metrics) => false,
         }
     }
 
@@ -159,11 +236,20 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
         .service(login::logout())
         .default_service(web::to(not_found))
         .wrap(gate(Area::Pages));
-    let all = web::scope("").service(login::login()).service(page::style()).service(pages).wrap(door);
+    // The longer prefix comes first.
+    let all = web::scope("")
+        .service(login::login())
+        .service(page::style())
+        .service(api::accounts("/api/v1/accounts").default_service(web::to(not_found)).wrap(gate(Area::Accounts)))
+        .service(api::operators("/api/v1").default_service(web::to(not_found)).wrap(gate(Area::Api)))
+        .service(metrics::resource("/metrics").wrap(gate(Area::Metrics)))
+        .service(pages)
+        .wrap(door);
     routes
         .app_data(web::Data::from(Arc::clone(private)))
         .app_data(web::PayloadConfig::new(BODY_BYTES_MAX))
         .app_data(web::FormConfig::default().limit(BODY_BYTES_MAX))
+        .app_data(web::PathConfig::default().error_handler(|_, _| no_such_path().into()))
         .service(all)
         .default_service(web::to(no_path));
 }
@@ -249,7 +335,11 @@ fn secured(error: Error) -> Error {
 }
 
 async fn not_found() -> HttpResponse {
-    Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", "there is nothing at this path").answer()
+    no_such_path().answer()
+}
+
+fn no_such_path() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", "there is nothing at this path")
 }
 
 /// For targets that are no path, such as `*`: they come to no door.
@@ -293,11 +383,5 @@ fn forged() -> Problem {
 }
 
 fn timeout() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "timeout",
-        "Too slow",
-        "took longer than [server] request_timeout; what it was to change may still change",
-    )
-    .header(RETRY_AFTER, "5")
+    Problem::unavailable("timeout", "took longer than [server] request_timeout; what it was to change may still change")
 }

@@ -1,9 +1,14 @@
 //! What goes wrong on the private listener, as RFC 9457 has it: `application/problem+json`.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use actix_web::{HttpResponse, ResponseError};
-use serde_json::json;
+use serde_json::{Map, Value};
+
+use crate::store::StoreError;
+
+/// When to try again after a 503, in seconds.
+const RETRY_AFTER_S: &str = "5";
 
 /// A problem; `type` is `urn:billingd:problem:` and its code.
 #[derive(Debug)]
@@ -12,13 +17,20 @@ pub(super) struct Problem {
     code: &'static str,
     title: &'static str,
     detail: String,
+    members: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
     /// A problem of a kind: `title` is the same for all of them, `detail` says what happened and what to do.
     pub(super) fn new(status: StatusCode, code: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, title, detail: detail.into(), headers: Vec::new() }
+        Self { status, code, title, detail: detail.into(), members: Map::new(), headers: Vec::new() }
+    }
+
+    /// One more thing that a program can read.
+    pub(super) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
     }
 
     /// One more header of the answer.
@@ -27,18 +39,22 @@ impl Problem {
         self
     }
 
+    /// Nothing is wrong with the request: try again.
+    pub(super) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, "Not now", detail).header(RETRY_AFTER, RETRY_AFTER_S)
+    }
+
     pub(super) fn answer(&self) -> HttpResponse {
-        let body = json!({
-            "type": format!("urn:billingd:problem:{}", self.code),
-            "title": self.title,
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-        });
+        let mut body = self.members.clone();
+        body.insert("type".into(), format!("urn:billingd:problem:{}", self.code).into());
+        body.insert("title".into(), self.title.into());
+        body.insert("status".into(), self.status.as_u16().into());
+        body.insert("detail".into(), self.detail.as_str().into());
         let mut answer = HttpResponse::build(self.status);
         for header in &self.headers {
             answer.insert_header(header.clone());
         }
-        answer.content_type("application/problem+json").body(body.to_string())
+        answer.content_type("application/problem+json").body(Value::Object(body).to_string())
     }
 }
 
@@ -55,5 +71,17 @@ impl ResponseError for Problem {
 
     fn error_response(&self) -> HttpResponse {
         self.answer()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        if error.is_environmental() {
+            tracing::warn!(%error, "a request to the private listener was not done");
+            return Self::unavailable("unavailable", "the database does not take this now; nothing has changed");
+        }
+        tracing::error!(%error, "a request to the private listener failed");
+        let detail = "this is a bug or a damaged database; the log says more";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Failed", detail)
     }
 }

@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 use serde::Serialize;
 
+use crate::ops::adjust::{AdjustError, find_account};
 use crate::ops::remedy;
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::views::{
@@ -12,6 +13,32 @@ use crate::store::{StoreError, payload};
 
 /// So many rows of the audit log are told of an event.
 const AUDIT_OF_EVENT_MAX: i64 = 100;
+
+/// What an account has now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AccountState {
+    /// Itself.
+    #[serde(flatten)]
+    pub account: AccountRow,
+    /// One for each unit.
+    pub balances: Vec<BalanceRow>,
+    /// All of them, by id.
+    pub subscriptions: Vec<SubscriptionRow>,
+}
+
+/// What the account has that an id or a reference names.
+///
+/// # Errors
+/// As [`find_account`].
+pub fn state_of(connection: &Connection, name: &str) -> Result<AccountState, AdjustError> {
+    let id = find_account(connection, name)?;
+    let account = views::account(connection, id.as_str())?.ok_or_else(|| AdjustError::UnknownAccount(name.into()))?;
+    Ok(AccountState {
+        account,
+        balances: views::balances(connection, Some(id.as_str()))?,
+        subscriptions: views::subscriptions(connection, id.as_str())?,
+    })
+}
 
 /// What an account has, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

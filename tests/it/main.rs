@@ -5,6 +5,7 @@
 
 mod adjust;
 mod adopt;
+mod api;
 mod beside;
 mod books;
 mod cli;
@@ -21,6 +22,7 @@ mod http;
 mod import;
 mod incident;
 mod keep;
+mod metrics;
 mod model;
 mod order_free;
 mod page;

@@ -1,8 +1,9 @@
 //! The door and the gates of the private listener, attacked.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::cli::{check, run};
 use super::harness::{Answer, Billing, NOW, Setup, spawn};
 use super::visitor::{APP, METRICS, OPERATOR, bearer, open_to_all};
 
@@ -31,6 +32,25 @@ fn csrf(page: &Answer) -> String {
 #[test]
 fn without_a_token_there_is_no_private_listener() {
     assert_eq!(spawn().admin_address(), None);
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_its_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let address = taken.local_addr().expect("an address").to_string();
+    let (file, _) = open_to_all().toml(&format!("[admin]\nlisten = \"{address}\"\n")).config_in(folder.path());
+    let ran = run(folder.path(), &["--config", &file.display().to_string()]);
+    check(&ran, 1, &[&format!("[admin] listen = {address} cannot be bound")]);
+}
+
+#[test]
+fn without_its_secret_nothing_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = "[[admin.token]]\nname = \"alice\"\nsecret = { env = \"NOT_SET\" }\n";
+    let (file, _) = Setup::new().toml(token).config_in(folder.path());
+    let ran = run(folder.path(), &["--config", &file.display().to_string()]);
+    check(&ran, 1, &["[[admin.token]] alice", "NOT_SET is not set"]);
 }
 
 #[test]
@@ -137,7 +157,23 @@ fn each_scope_opens_what_it_is_for() {
         (METRICS, "/nothing", 403),
         (OPERATOR, "//", 404),
         (OPERATOR, "/login/", 404),
-        (APP, "/api/v1/accounts/../../..", 403),
+        (OPERATOR, "/api/v1/events", 200),
+        (OPERATOR, "/metrics", 200),
+        (METRICS, "/metrics", 200),
+        (APP, "/metrics", 403),
+        (APP, "/api/v1/events", 403),
+        (METRICS, "/api/v1/events", 403),
+        (METRICS, "/api/v1/accounts/cus_1", 403),
+        (APP, "/%61pi/v1/events", 403),
+        (OPERATOR, "/%61pi/v1/events", 200),
+        (APP, "/api/v1/accounts/../events", 404),
+        (APP, "/api/v1/accounts/%2e%2e/events", 404),
+        (APP, "/api/v1/accounts/../../..", 404),
+        (METRICS, "/api/v1/accounts/../../..", 403),
+        (APP, "/api/v1/accounts", 404),
+        (APP, "/api/v1/accountsx/cus_1", 403),
+        (APP, "/api//v1/accounts/cus_1", 403),
+        (APP, "/api/v1/accounts/cus_1?x=/../../events", 404),
         (METRICS, "/metrics/../", 403),
         (METRICS, "//metrics", 403),
     ] {

@@ -104,6 +104,7 @@ async fn post(
         unit: form.unit.trim().to_owned(),
         reason: form.reason.clone(),
         key: form.key.trim().to_owned(),
+        allow_debt: true,
         operator,
     };
     let event = fresh::event_id(now).map_err(|error| Fault::unavailable(&error))?;
