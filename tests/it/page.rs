@@ -249,7 +249,7 @@ fn a_trial_tells_what_a_run_would_do_and_changes_nothing() {
     let answer = session.posts("/events/evt_1/try", &[]);
     assert_eq!(answer.status, 200, "{answer:?}");
     let page = text(&answer);
-    assert!(page.contains("If it ran now: ") && page.contains("nothing was written"), "{page}");
+    assert!(page.contains("Trial: ") && page.contains("nothing was written"), "{page}");
     assert_eq!(seen(), before);
 }
 

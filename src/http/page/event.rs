@@ -272,7 +272,7 @@ fn rehearsal(rehearsed: &Replayed, now: UnixSeconds) -> Markup {
     let Written { entries: posted, tier_changes: changes, audit: rows } = &rehearsed.written;
     html! {
         section.card aria-labelledby="rehearsal" {
-            h2 id="rehearsal" { "If it ran now: " (rehearsed.end.words(true)) }
+            h2 id="rehearsal" { "Trial: " (rehearsed.end.words(true)) }
             @if let Some(why) = &rehearsed.why { p { (sentence(why)) } }
             @if !posted.is_empty() { h3 { "Entries" } (entries(posted, now)) }
             @if !changes.is_empty() { h3 { "Changes of plan" } (tier_changes(changes, now)) }
