@@ -2,6 +2,7 @@
 //!
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
+mod private;
 mod resolver;
 
 use std::net::{SocketAddr, TcpListener};
@@ -14,11 +15,13 @@ use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
 use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
+use crate::domain::alert::Thresholds;
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
-use crate::http::{self, Budget, Endpoint, Public, Rejections};
+use crate::http::{self, Budget, Deliveries, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
+use crate::ops::alerts::Scope;
 use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
 use crate::ops::reconcile;
 use crate::stop::Stop;
@@ -77,6 +80,7 @@ impl Default for Surroundings {
 pub struct Service {
     address: SocketAddr,
     handle: ServerHandle,
+    private: Option<private::Running>,
     writer: Writer<Ingest>,
     writer_thread: JoinHandle<()>,
     jobs: Jobs,
@@ -132,7 +136,8 @@ impl Service {
             reader,
             duplicates,
             verified,
-            rejections: Rejections::default(),
+            deliveries: Deliveries::default(),
+            rejections: Rejections::of("deliveries"),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
@@ -150,8 +155,10 @@ impl Service {
         )
         .context("the thread of the jobs cannot be started")?;
         let grace = config.server.shutdown_grace;
-        let server = http::serve_public(public, listener, WORKERS, grace / PHASES)?;
-        let service = Self { address, handle: server.handle(), writer, writer_thread: thread, jobs, stop, grace };
+        let server = http::serve_public(Arc::clone(&public), listener, WORKERS, grace / PHASES)?;
+        let private = private::start(config, surroundings, rules, public)?;
+        let handle = server.handle();
+        let service = Self { address, handle, private, writer, writer_thread: thread, jobs, stop, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
@@ -170,7 +177,13 @@ impl Service {
         self.address
     }
 
-    /// A way to stop the listener from elsewhere.
+    /// Where the private listener is, if there is a token.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.private.as_ref().map(|private| private.address)
+    }
+
+    /// A way to stop the public listener from elsewhere.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
@@ -181,13 +194,17 @@ impl Service {
         self.jobs.ask(jobs::BACKUP)
     }
 
-    /// Tells the jobs and the resolver to end; the listener may still serve.
+    /// Tells the jobs, the resolver and the private listener to end; the public one may still serve.
     pub fn stop_work(&self) {
         self.stop.set();
         self.jobs.stop();
+        if let Some(private) = &self.private {
+            private.stop();
+        }
     }
 
-    /// Waits for the running job and the writer, once the listener has ended: what was taken is on disk when this returns.
+    /// Waits for the running job, the private listener and the writer, once the public listener has ended: what was
+    /// taken is on disk when this returns.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
@@ -197,6 +214,9 @@ impl Service {
         // A request to Stripe that hangs holds up its thread, but nobody else: what it would have told is asked again.
         if !ends_until(&self.jobs.into_thread(), now + phase).await {
             tracing::warn!("a job did not end in time; the next start makes up for it");
+        }
+        if let Some(private) = self.private {
+            private.ended(now + phase).await;
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());
@@ -250,6 +270,23 @@ pub fn reconciliation(config: &Config, rules: Rules) -> reconcile::Rules {
         lookback_s: seconds(config.reconcile.lookback),
         grace_s: seconds(config.reconcile.grace),
         paths: config.webhooks.iter().map(|webhook| webhook.path.clone()).collect(),
+    }
+}
+
+/// What a person is called for.
+#[must_use]
+pub fn scope(config: &Config) -> Scope {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let scheduled = config.clone();
+    Scope {
+        database: config.database.path.clone(),
+        thresholds: Thresholds {
+            pending_count: config.alerts.pending_count.into(),
+            pending_age_s: seconds(config.alerts.pending_age),
+            failed_age_s: seconds(config.alerts.failed_age),
+            success_rate_millionths: config.alerts.success_rate.millionths(),
+        },
+        due: Arc::new(move |now| jobs::due(&scheduled, now)),
     }
 }
 

@@ -34,7 +34,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::domain::ids::EventId;
 use crate::ops::adjust;
 use crate::ops::ingest::Errand;
 use crate::stop::Stop;
@@ -261,13 +260,6 @@ fn errand(config: &Config, operator_given: Option<&str>) -> anyhow::Result<Erran
 fn stripe(config: &Config) -> anyhow::Result<Client> {
     let client = app::client(config, |name| std::env::var(name).ok(), Stop::default())?;
     client.context("this asks Stripe, and there is no [stripe] api_key; a restricted key that may only read is enough")
-}
-
-/// An id that sorts by time and that nobody else makes.
-fn fresh_event_id() -> anyhow::Result<EventId> {
-    let mut random = [0_u8; 8];
-    getrandom::fill(&mut random)?;
-    Ok(EventId::parse(&format!("op_{:012x}{}", clock::now(), base16ct::lower::encode_string(&random)))?)
 }
 
 /// The id of the account that an id or a reference names.

@@ -1,8 +1,17 @@
 //! The listeners: parse a request, call one operation, render its answer. Nothing is decided in here.
 
+mod access;
 mod answer;
+mod api;
 mod body;
+mod deliveries;
+mod exposition;
 mod health;
+mod login;
+mod metrics;
+mod page;
+mod private;
+mod problem;
 mod rejections;
 mod webhook;
 
@@ -20,7 +29,10 @@ use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 use crate::stripe::signature::Verifier;
 
+pub use access::{Access, Token};
 pub use body::Budget;
+pub use deliveries::Deliveries;
+pub use private::{Private, Turns, serve_private};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.
@@ -45,6 +57,8 @@ pub struct Public {
     pub duplicates: Duplicates,
     /// Where it is noted which secret verified.
     pub verified: Verified,
+    /// Counts what was answered.
+    pub deliveries: Deliveries,
     /// Counts what was refused.
     pub rejections: Rejections,
     /// What all bodies may take at a time.

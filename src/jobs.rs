@@ -23,6 +23,7 @@ use crate::ecb::{feed, fetch};
 use crate::ops::backup::{self, Shelf};
 use crate::ops::fx::{self, Told};
 use crate::ops::ingest::{Errand, Rules};
+use crate::ops::overview::Planned;
 use crate::ops::reap;
 use crate::ops::reconcile::{self, Ended, Place};
 use crate::ops::retain::{self, Keep};
@@ -33,6 +34,9 @@ use crate::stripe::client::Client;
 
 /// So long it waits after a look that went wrong: the next ring may be a day away.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// A job that is so little late may still run, in seconds.
+const LATE_S: i64 = 3_600;
 
 /// The job that writes a backup.
 pub const BACKUP: &str = "backup";
@@ -60,6 +64,34 @@ pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>) ->
     // Last: Stripe may be slow, and nothing else should wait for it.
     table.extend(reconciliation);
     table
+}
+
+/// When each job that has a schedule should have begun last. What is so little late that it may still run is left out.
+#[must_use]
+pub fn due(config: &Config, now: UnixSeconds) -> Vec<(&'static str, UnixSeconds)> {
+    scheduled(config).filter_map(|(job, schedule)| Some((job, schedule.last_due(now - LATE_S)?))).collect()
+}
+
+/// When each job that has a schedule comes next.
+#[must_use]
+pub fn plan(config: &Config, now: UnixSeconds) -> Vec<Planned> {
+    scheduled(config)
+        .map(|(job, schedule)| Planned { job, schedule: schedule.as_str().to_owned(), next: schedule.next_due(now) })
+        .collect()
+}
+
+fn scheduled(config: &Config) -> impl Iterator<Item = (&'static str, &Schedule)> {
+    let when = &config.jobs;
+    let reconcile = when.reconcile.as_ref().filter(|_| config.stripe.api_key.is_some());
+    [
+        ("reaper", when.reaper.as_ref()),
+        ("reconcile", reconcile),
+        ("retention", when.retention.as_ref()),
+        ("fx", when.fx.as_ref()),
+        (BACKUP, when.backup.as_ref()),
+    ]
+    .into_iter()
+    .filter_map(|(job, schedule)| Some((job, schedule?)))
 }
 
 fn reconciliation<D: Desk>(

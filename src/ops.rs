@@ -3,16 +3,20 @@
 
 pub mod adjust;
 pub mod adopt;
+pub mod alerts;
 mod apply;
 pub mod backup;
 pub mod dismiss;
 pub mod doctor;
 mod facts;
 pub mod findings;
+pub mod fresh;
 pub mod fx;
+pub mod gauges;
 pub mod import;
 pub mod import_ledger;
 pub mod ingest;
+pub mod overview;
 mod paid;
 pub mod reap;
 pub mod reconcile;
@@ -24,4 +28,6 @@ pub mod resolve;
 pub mod restore;
 pub mod retain;
 mod reverse;
+pub mod story;
 pub mod verify;
+pub mod words;

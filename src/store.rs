@@ -5,11 +5,13 @@
 //! Nothing in here decides anything: `ops` asks for facts and tells what to write.
 
 pub mod accounts;
+pub mod alerts;
 pub mod answers;
 pub mod audit;
 pub mod backup;
 pub mod compare;
 pub mod desk;
+pub mod disk;
 pub mod error;
 pub mod events;
 pub mod findings;

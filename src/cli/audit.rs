@@ -36,7 +36,7 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
         None => None,
     };
     let since = super::moment(since.as_deref())?;
-    let filter = AuditFilter { account, event: event.clone(), since, limit: *limit };
+    let filter = AuditFilter { account, event: event.clone(), since, before: None, limit: *limit };
     let rows = reader.read(|connection| views::audit(connection, &filter))?;
     output.show(&rows, |rows| tables::audit(rows))?;
     Ok(DONE)

@@ -2,7 +2,7 @@
 
 use crate::app;
 use crate::clock;
-use crate::config::{Config, Schedule};
+use crate::config::Config;
 use crate::jobs;
 use crate::ops::doctor::{Check, Health, books, files, stripe};
 use crate::stop::Stop;
@@ -10,9 +10,6 @@ use crate::store::reader::Reader;
 
 use super::output::{Output, plain};
 use super::{DONE, FOUND, check};
-
-/// A job that is so little late may still run, in seconds.
-const LATE_S: i64 = 3_600;
 
 pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let now = clock::now();
@@ -48,8 +45,7 @@ fn of_books(config: &Config, now: i64) -> Vec<Check> {
         secrets: config.webhooks.iter().map(|hook| (hook.path.as_str(), hook.signing_secrets.len())).collect(),
         digest_key: app::CATALOGUE_DIGEST,
         digest: &digest,
-        pending_age_s: i64::try_from(config.alerts.pending_age.as_secs()).unwrap_or(i64::MAX),
-        due: due(config, now / 1000),
+        scope: &app::scope(config),
     };
     let checks =
         Reader::open(path, 1).and_then(|reader| reader.read(|connection| books::checks(connection, &expected, now)));
@@ -57,22 +53,6 @@ fn of_books(config: &Config, now: i64) -> Vec<Check> {
         let why = "nothing of the books can be looked at";
         vec![Check::problem("database", error.to_string(), why, "run the billingd that made it, as its user")]
     })
-}
-
-fn due(config: &Config, now: i64) -> Vec<(&'static str, i64)> {
-    let jobs = &config.jobs;
-    let scheduled: [(&'static str, &Option<Schedule>); 5] = [
-        ("reaper", &jobs.reaper),
-        ("reconcile", &jobs.reconcile),
-        ("retention", &jobs.retention),
-        ("fx", &jobs.fx),
-        ("backup", &jobs.backup),
-    ];
-    scheduled
-        .into_iter()
-        .filter(|(job, _)| *job != "reconcile" || config.stripe.api_key.is_some())
-        .filter_map(|(job, schedule)| Some((job, schedule.as_ref()?.last_due(now - LATE_S)?)))
-        .collect()
 }
 
 fn of_stripe(config: &Config) -> Vec<Check> {

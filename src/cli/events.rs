@@ -110,6 +110,7 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::
         kind: arguments.kind.clone(),
         account,
         since: super::moment(arguments.since.as_deref())?,
+        before: None,
         limit: arguments.limit,
     };
     let rows = reader.read(|connection| events::list(connection, &filter))?;

@@ -8,11 +8,12 @@ use serde::Serialize;
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
+use crate::ops::findings::Advised;
 use crate::ops::reconcile::{self, Counts, Ended, Options, Place, Report};
 use crate::stop::Stop;
 use crate::store::{findings, open};
 
-use super::findings::{Listed, render as render_findings};
+use super::findings::render as render_findings;
 use super::output::{Output, plain, time};
 use super::progress::Progress;
 use super::{DONE, FOUND, NOT_DONE};
@@ -37,7 +38,7 @@ pub(super) struct ReconcileArguments {
 struct Shown {
     #[serde(flatten)]
     report: Report,
-    findings: Vec<Listed>,
+    findings: Vec<Advised>,
 }
 
 pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
@@ -66,7 +67,7 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
         reconcile::run(place, &mut connection, &app::reconciliation(config, app::rules_beside(config)?), options)?;
     drop(shown.into_inner());
     let rows = reader.read(|connection| findings::list(connection, Some("open"), SHOWN_MAX))?;
-    let result = Shown { report, findings: rows.into_iter().map(Listed::new).collect() };
+    let result = Shown { report, findings: rows.into_iter().map(Advised::new).collect() };
     output.show(&result, render)?;
     Ok(match result.report.result {
         Ended::Ok if result.report.counts.open == 0 => DONE,

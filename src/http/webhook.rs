@@ -13,6 +13,7 @@ use crate::http::{Public, answer};
 use crate::ops::ingest::{Answer, Delivery};
 use crate::store::events::{self, Source};
 use crate::store::payload::Payload;
+use crate::store::writer::NotDone;
 use crate::stripe::wire;
 
 const SIGNATURE: &str = "stripe-signature";
@@ -67,6 +68,7 @@ async fn deliver(
     let event = authentic(public, index, request.headers(), &body.bytes, received)?;
     if let Some(completed) = completed_before(public, &event) {
         public.duplicates.note(&event.id, completed.received, received);
+        public.deliveries.count_duplicate(&event.kind, began.elapsed());
         tracing::debug!(event_id = %event.id, r#type = event.kind, outcome = "duplicate", "webhook");
         return Ok(answer::duplicate(&event.id, &completed.outcome));
     }
@@ -82,10 +84,11 @@ async fn deliver(
     drop(held);
     match ran {
         Ok(answer) => {
+            public.deliveries.count(&answer, &kind, began.elapsed());
             log(id.as_str(), &kind, &answer, began);
             Ok(answer::of_delivery(&id, &answer))
         }
-        Err(why) => Ok(answer::not_done(why)),
+        Err(why) => Err(why.into()),
     }
 }
 
@@ -132,6 +135,23 @@ impl Refusal {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "storage_unavailable",
             message: "the delivery could not be taken".into(),
+        }
+    }
+}
+
+impl From<NotDone> for Refusal {
+    fn from(why: NotDone) -> Self {
+        match why {
+            NotDone::Overloaded => Self {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                code: "overloaded",
+                message: "more deliveries are waiting than can be taken now".into(),
+            },
+            NotDone::Unavailable => Self {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                code: "storage_unavailable",
+                message: "the database does not take writes now".into(),
+            },
         }
     }
 }

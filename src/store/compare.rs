@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use crate::domain::clawback::{Granted, UnitGranted};
 use crate::domain::event::UnixSeconds;
@@ -37,14 +37,18 @@ pub fn arrived(connection: &Connection, ids: &[&str]) -> Result<HashMap<String, 
     Ok(rows.into_iter().collect())
 }
 
-/// When Stripe last delivered something that is an event, in seconds. Reads all events.
+/// When Stripe last delivered something that is an event, in seconds. Reads from the newest on.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT max(received_at) / 1000 FROM events WHERE source = 'webhook'")?
-        .query_row([], |row| row.get(0))?)
+        .prepare_cached(
+            "SELECT received_at / 1000 FROM events INDEXED BY events_received
+             WHERE source = 'webhook' ORDER BY received_at DESC LIMIT 1",
+        )?
+        .query_row([], |row| row.get(0))
+        .optional()?)
 }
 
 /// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as

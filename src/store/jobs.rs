@@ -101,6 +101,18 @@ pub fn last_runs(connection: &Connection) -> Result<Vec<Run>, StoreError> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The newest runs of all jobs, at most `limit`, the one that began last first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn runs(connection: &Connection, limit: i64) -> Result<Vec<Run>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT job, started_at, finished_at, succeeded, result FROM job_runs ORDER BY run_id DESC LIMIT :limit",
+    )?;
+    let rows = statement.query_map(named_params! { ":limit": limit }, Run::from_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// Since when jobs run on this database: `now` if none ever did. Nothing that was due before was missed.
 ///
 /// # Errors

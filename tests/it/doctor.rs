@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use billingd::app;
+use billingd::ops::alerts::Scope;
 use billingd::ops::doctor::{Check, Health, books, files, stripe};
 use billingd::stripe::wire;
 use serde_json::{Value, json};
@@ -131,14 +133,14 @@ fn what_is_wrong_at_stripe_is_told() {
 fn reads(billing: &Billing, due: Vec<(&'static str, i64)>) -> Vec<Check> {
     let config = billing.config();
     let digest = config.catalogue_digest();
+    let scope = Scope { due: Arc::new(move |_| due.clone()), ..app::scope(config) };
     let expected = books::Expected {
         livemode: false,
         connected_account: None,
         secrets: vec![(PATH, 2)],
         digest_key: app::CATALOGUE_DIGEST,
         digest: &digest,
-        pending_age_s: 300,
-        due,
+        scope: &scope,
     };
     billing.reader().read(|connection| books::checks(connection, &expected, NOW * 1000)).expect("checks")
 }
@@ -157,21 +159,30 @@ fn what_is_wrong_with_the_books_is_told() {
     };
     for (sql, due, told) in [
         (pending(NOW - 60), None, &[][..]),
-        (pending(NOW - 400), None, &["events: 1 have waited for longer than 5m"]),
+        (
+            pending(NOW - 400),
+            None,
+            &["events: 1 event pending for 5m or longer; it is evt_1789999600, received 6m ago"],
+        ),
         (
             "UPDATE events SET status = 'failed', needs = NULL WHERE status = 'pending'".to_owned(),
             None,
-            &["events: 2 failed"],
+            &["events: 2 events failed; the oldest is evt_1789999600, received 6m ago"],
         ),
-        ("UPDATE events SET dead_letter = 1 WHERE status = 'failed'".to_owned(), None, &["events: 2 dead letters"]),
+        (
+            "UPDATE events SET dead_letter = 1 WHERE status = 'failed'".to_owned(),
+            None,
+            &["events: 2 dead letters; the oldest is evt_1789999600, received 6m ago"],
+        ),
         ("DELETE FROM events WHERE status = 'failed'".to_owned(), None, &[]),
         (
-            "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
-             VALUES ('credit_note', 'cn_1', 'open', 0, 0), ('credit_note', 'cn_2', 'open', 0, 0),
+            format!(
+                "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
+             VALUES ('credit_note', 'cn_1', 'open', {NOW}, 0), ('credit_note', 'cn_2', 'open', {NOW}, 0),
                     ('silence', '/', 'resolved', 0, 0)"
-                .to_owned(),
+            ),
             None,
-            &["findings: open: 2 credit_note"],
+            &["findings: 2 open findings (2 credit_note), the first seen 0s ago"],
         ),
         ("UPDATE findings SET status = 'acknowledged' WHERE kind = 'credit_note'".to_owned(), None, &[]),
         (
@@ -181,12 +192,12 @@ fn what_is_wrong_with_the_books_is_told() {
                 NOW - 90_000
             ),
             Some(NOW - 7_200),
-            &["jobs: backup was due 2h 0m ago, and ran well never"],
+            &["jobs: the job backup was due 2h 0m ago, and ran well never"],
         ),
         (
             format!("INSERT INTO job_runs (job, started_at, succeeded) VALUES ('backup', {}, 1)", NOW - 86_400),
             Some(NOW - 7_200),
-            &["jobs: backup was due 2h 0m ago, and ran well 1d 0h ago"],
+            &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
         ),
         (
             format!("INSERT INTO job_runs (job, started_at, succeeded) VALUES ('backup', {}, 1)", NOW - 7_200),

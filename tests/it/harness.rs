@@ -167,6 +167,7 @@ pub(crate) fn agent() -> ureq::Agent {
 
 struct Running {
     address: SocketAddr,
+    admin_address: Option<SocketAddr>,
     handle: ServerHandle,
     thread: JoinHandle<()>,
 }
@@ -178,13 +179,14 @@ impl Running {
         let thread = std::thread::spawn(move || {
             actix_web::rt::System::new().block_on(async move {
                 let (service, server) = Service::start(&config, surroundings).expect("a service");
-                started.send((service.address(), service.handle())).expect("a test that waits");
+                let told = (service.address(), service.admin_address(), service.handle());
+                started.send(told).expect("a test that waits");
                 server.await.expect("a listener that ends well");
                 service.drain().await.expect("a writer that ends well");
             });
         });
-        let (address, handle) = told.recv().expect("a service that starts");
-        Self { address, handle, thread }
+        let (address, admin_address, handle) = told.recv().expect("a service that starts");
+        Self { address, admin_address, handle, thread }
     }
 
     fn stop(self) {
@@ -233,6 +235,11 @@ impl Answer {
 impl Billing {
     pub(crate) fn address(&self) -> SocketAddr {
         self.running.as_ref().expect("a running service").address
+    }
+
+    /// Where the private listener is, if there is a token.
+    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
+        self.running.as_ref().expect("a running service").admin_address
     }
 
     pub(crate) fn config(&self) -> &Config {

@@ -444,6 +444,7 @@ fn a_busy_server_notices_nothing_of_those_who_keep_its_books() {
                     unit: "usd".into(),
                     reason: "a test".into(),
                     key: round.to_string(),
+                    allow_debt: true,
                     operator: "alice".into(),
                 };
                 let id = EventId::parse(&format!("op_{round}")).expect("an id");

@@ -6,10 +6,11 @@ use clap::Args;
 use crate::clock;
 use crate::config::Config;
 use crate::domain::ids::SubscriptionId;
+use crate::ops::fresh;
 use crate::ops::repair_subscription::{self, Repaired};
 
 use super::super::output::{Output, Table, or_dash};
-use super::super::{DONE, FOUND, beside, errand, fresh_event_id, stripe};
+use super::super::{DONE, FOUND, beside, errand, stripe};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SubscriptionArguments {
@@ -37,7 +38,7 @@ pub(super) fn run(arguments: &SubscriptionArguments, config: &Config, output: &O
         Some(seq) => repair_subscription::audited(&connection, &id, *seq, now)?,
         None => repair_subscription::at_stripe(&connection, &stripe(config)?, &id, now)?,
     };
-    let event = fresh_event_id()?;
+    let event = fresh::event_id(now)?;
     let repaired = if *apply {
         repair_subscription::apply(&mut connection, &errand, &wanted, &event, now)?
     } else {

@@ -6,12 +6,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use super::{Check, age};
+use super::Check;
 use crate::clock::UnixMillis;
-use crate::store::lock;
-
-/// What a backup or a migration needs besides the size of the database, in bytes; below it `/readyz` says no, too.
-const DISK_BYTES_MIN: u64 = 64 << 20;
+use crate::domain::alert;
+use crate::domain::words::age;
+use crate::store::{disk, lock};
 
 /// 2026-01-01: billingd is younger than any clock that says less.
 const CLOCK_MIN_S: i64 = 1_767_225_600;
@@ -36,7 +35,7 @@ pub fn checks(database: &Path, backups: &Path, livemode: bool, now: UnixMillis) 
     vec![
         clock(now),
         permissions(database, &metadata),
-        disk(database, metadata.len()),
+        disk(database),
         backup(database, backups, livemode, now),
         server(database),
     ]
@@ -74,22 +73,20 @@ fn permissions(database: &Path, metadata: &Metadata) -> Check {
     Check::ok("permissions", shown)
 }
 
-fn disk(database: &Path, bytes: u64) -> Check {
-    let folder = match database.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+fn disk(database: &Path) -> Check {
+    let room = match disk::room(database) {
+        Ok(room) => room,
+        Err(error) => return Check::note("disk", format!("it cannot be asked for its room: {error}")),
     };
-    let needed = bytes.saturating_add(DISK_BYTES_MIN);
-    match rustix::fs::statvfs(folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)) {
-        Ok(free) if free >= needed => Check::ok("disk", format!("{} MiB free", free >> 20)),
-        Ok(free) => Check::problem(
+    match alert::disk(room) {
+        None => Check::ok("disk", format!("{} MiB free", room.free >> 20)),
+        Some(short) => Check::problem(
             "disk",
-            format!("{} MiB free beside a database of {} MiB", free >> 20, bytes >> 20),
+            short.text,
             "a backup or a migration needs the size of the database once more; on a full disk deliveries are answered \
              503",
-            "make room, or move the database to another disk",
+            short.remedy,
         ),
-        Err(error) => Check::note("disk", format!("{} cannot be asked for its room: {error}", folder.display())),
     }
 }
 
@@ -113,7 +110,10 @@ fn backup(database: &Path, folder: &Path, livemode: bool, now: UnixMillis) -> Ch
 }
 
 /// When the newest backup of this database was written, in Unix seconds.
-fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
+///
+/// # Errors
+/// When the folder cannot be looked at; one that is not there has none.
+pub fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
     let stem = database.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut newest = None;
     let entries = match fs::read_dir(folder) {
