@@ -110,7 +110,8 @@ fn hear(mut connection: TcpStream, heard: &Mutex<Vec<(String, String)>>, status:
     let mut body = vec![0; length];
     reader.read_exact(&mut body).expect("a body");
     heard.lock().unwrap().push((target, String::from_utf8(body).expect("text")));
-    let answer = format!("HTTP/1.1 {status} Heard\r\ncontent-length: 0\r\nlocation: /elsewhere\r\nconnection: close\r\n\r\n");
+    let answer =
+        format!("HTTP/1.1 {status} Heard\r\ncontent-length: 0\r\nlocation: /elsewhere\r\nconnection: close\r\n\r\n");
     drop(connection.write_all(answer.as_bytes()));
 }
 
@@ -287,9 +288,8 @@ fn answers_are_counted_and_a_bad_rate_is_told() {
             billing.rows("SELECT sum(good), sum(bad), sum(mismatched) FROM deliveries") == [expected]
         });
     };
-    let paid = |number: usize| {
-        invoice_paid(Shape::New, &format!("evt_{number}"), &format!("in_{number}"), "cus_1", 2_000)
-    };
+    let paid =
+        |number: usize| invoice_paid(Shape::New, &format!("evt_{number}"), &format!("in_{number}"), "cus_1", 2_000);
     billing.stripe_sends_signed_with(PATH, &paid(1), "whsec_wrong", NOW);
     listening.waits_for(&["raised signature"]);
     for _ in 0..2 {
@@ -370,11 +370,16 @@ fn the_job_tells_the_heartbeat_too() {
     let heart = Sink::new(CalledUrl::parse(&listening.url("/beat")).unwrap());
     let table = jobs::table(&config, &rules, Some(stripe), Some(heart));
     let mut runner = Runner::new(table, billing.beside(), billing.reader(), || NOW * 1000, NOW, Stop::default());
-    fake.order(Fault::at("/v1/subscriptions").status(401));
+    fake.order(Fault::at("/v1/subscriptions").status(401).times(1));
+    let succeeded = || billing.rows("SELECT succeeded FROM job_runs ORDER BY run_id");
     runner.run("reconcile").unwrap();
-    assert_eq!(listening.bodies(), [""; 0]);
-    let whole = FakeStripe::default().serve();
-    drop(whole);
+    assert_eq!((succeeded(), listening.bodies().len()), (vec!["0".to_owned()], 0));
+    runner.run("reconcile").unwrap();
+    assert_eq!((succeeded().len(), listening.bodies().len()), (2, 1));
+    listening.answers(500);
+    runner.run("reconcile").unwrap();
+    assert_eq!(succeeded(), ["0", "1", "1"], "that nobody hears it is no failure of the run");
+    assert_eq!(listening.bodies().len(), 2);
 }
 
 #[test]
@@ -397,7 +402,8 @@ fn alerts_test_tells_whether_each_was_taken() {
     hearts.answers(302);
     let (status, told) = says(&billing, &["alerts", "test", "--json"], &variables);
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    let problem = format!("{} answers 302; redirects are not followed, so give the address that it leads to", hearts.url(""));
+    let problem =
+        format!("{} answers 302; redirects are not followed, so give the address that it leads to", hearts.url(""));
     let expected = json!([
         { "key": "webhook_url", "origin": alerts.url(""), "taken": true },
         { "key": "heartbeat_url", "origin": hearts.url(""), "taken": false, "problem": problem },
@@ -409,5 +415,8 @@ fn alerts_test_tells_whether_each_was_taken() {
     assert!(status == 1 && told.contains("cannot be reached") && !told.contains("hush"), "{told}");
     let unset = [("BILLINGD__ALERTS__WEBHOOK_URL", "{ env = \"NO_SUCH\" }")];
     let (status, told) = says(&billing, &["alerts", "test"], &unset);
-    assert!(status == 1 && told.contains("[alerts] webhook_url: the environment variable NO_SUCH is not set"), "{told}");
+    assert!(
+        status == 1 && told.contains("[alerts] webhook_url: the environment variable NO_SUCH is not set"),
+        "{told}"
+    );
 }

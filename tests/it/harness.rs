@@ -127,6 +127,12 @@ impl Setup {
         self
     }
 
+    /// Has the service look so often whether a person should be called.
+    pub(crate) fn watched_every(mut self, time: Duration) -> Self {
+        self.surroundings.watch_every = time;
+        self
+    }
+
     pub(crate) fn limits(mut self, batch_max: usize, queue_max: usize) -> Self {
         self.surroundings.limits = Limits { batch_max, queue_max };
         self

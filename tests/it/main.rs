@@ -5,6 +5,7 @@
 
 mod adjust;
 mod adopt;
+mod alerts;
 mod beside;
 mod books;
 mod cli;
