@@ -89,3 +89,79 @@ pub fn keep(connection: &Connection, alerts: &[Alert]) -> Result<(), StoreError>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::health;
+    use crate::store::open::{self, Binding, ServerConnection};
+
+    const NOW: UnixSeconds = 1_000 * 3_600 + 1_800;
+
+    fn books() -> (tempfile::TempDir, ServerConnection) {
+        let folder = tempfile::tempdir().unwrap();
+        let binding = Binding { livemode: false, connected_account: None };
+        let server = open::server(&folder.path().join("books.db"), &binding).unwrap();
+        (folder, server)
+    }
+
+    #[test]
+    fn answers_are_summed_and_forgotten_by_hours() {
+        let (_folder, server) = books();
+        let add = |hour: i64, good: i64, bad: i64, mismatched: i64, now: UnixSeconds| {
+            let hours = BTreeMap::from([(hour, Answers { good, bad, mismatched })]);
+            add_answers(&server.connection, &hours, now).unwrap();
+        };
+        let seen = |now: UnixSeconds| {
+            let Answers { good, bad, mismatched } = answers(&server.connection, now).unwrap();
+            (good, bad, mismatched)
+        };
+        assert_eq!(seen(NOW), (0, 0, 0));
+        add(977, 1, 2, 3, NOW);
+        add(1_000, 10, 20, 30, NOW);
+        add(1_000, 100, 200, 300, NOW);
+        assert_eq!((seen(NOW), seen(NOW + 3_600)), ((111, 222, 333), (110, 220, 330)));
+        add(1_001, 1_000, 0, 0, NOW + 3_600);
+        assert_eq!(seen(NOW), (1_110, 220, 330), "the hour that nobody looks at any more is deleted");
+    }
+
+    #[test]
+    fn what_was_told_is_there_after_a_restart() {
+        let (_folder, server) = books();
+        let alert = |name: &str, told: bool, gone_at: Option<UnixSeconds>| Alert {
+            condition: Condition { name: name.into(), text: "a text".into(), remedy: "`look`".into(), since: gone_at },
+            raised_at: 7,
+            told,
+            gone_at,
+        };
+        for alerts in
+            [vec![alert("disk", true, Some(9)), alert("wal", false, None)], vec![alert("wal", true, None)], vec![]]
+        {
+            keep(&server.connection, &alerts).unwrap();
+            assert_eq!(held(&server.connection).unwrap(), alerts);
+        }
+    }
+
+    /// They are looked for every few seconds, in books of any size.
+    #[test]
+    fn no_look_walks_through_all_events() {
+        let (_folder, server) = books();
+        server
+            .connection
+            .execute_batch(
+                "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)
+                 INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at,
+                                     tried_at, processed_at)
+                 SELECT 'evt_' || n, 'webhook', 't', 'completed', 'applied', 0, 0, n, 0, 0 FROM n",
+            )
+            .unwrap();
+        server.connection.progress_handler(1_000, Some(|| true)).unwrap();
+        assert_eq!(health::dead_letters(&server.connection).unwrap().count, 0);
+        assert_eq!(health::failed(&server.connection, 30_000).unwrap().count, 0);
+        assert_eq!(health::pending(&server.connection, 30_000).unwrap().count, 0);
+        health::open_findings(&server.connection).unwrap();
+        answers(&server.connection, NOW).unwrap();
+        let all = "SELECT count(*) FROM events WHERE received_at < 9";
+        server.connection.query_row(all, [], |_| Ok(())).unwrap_err();
+    }
+}
