@@ -22,6 +22,7 @@ use crate::domain::event::UnixSeconds;
 use crate::domain::money::Currency;
 use crate::ecb::{feed, fetch};
 use crate::notify::Sink;
+use crate::ops::alerts::LATE_S;
 use crate::ops::backup::{self, Shelf};
 use crate::ops::fx::{self, Told};
 use crate::ops::ingest::{Errand, Rules};
@@ -35,9 +36,6 @@ use crate::stripe::client::Client;
 
 /// So long it waits after a look that went wrong: the next ring may be a day away.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-
-/// A job that is so little late may still run, in seconds.
-const LATE_S: i64 = 3_600;
 
 /// The job that writes a backup.
 pub const BACKUP: &str = "backup";

@@ -74,7 +74,7 @@ pub struct Room {
 pub struct Answers {
     /// Authentic, and answered 2xx.
     pub good: i64,
-    /// Authentic but late, or answered 5xx.
+    /// Authentic, and refused for their time; or answered 5xx.
     pub bad: i64,
     /// Signed with none of our secrets.
     pub mismatched: i64,

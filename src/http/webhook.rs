@@ -147,7 +147,8 @@ impl Refusal {
     fn answered(&self) -> Option<Answered> {
         match self.code {
             _ if self.status.is_server_error() => Some(Answered::Badly),
-            "timestamp_too_old" => Some(Answered::Badly),
+            // The signature is right, so it is no stranger.
+            "timestamp_too_old" | "timestamp_in_future" => Some(Answered::Badly),
             "signature_mismatch" => Some(Answered::Mismatched),
             _ => None,
         }

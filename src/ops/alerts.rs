@@ -17,6 +17,9 @@ use crate::store::{Desk, StoreError, alerts, disk, health, jobs, open, runs};
 /// So many runs of reconciliation are looked at for what the last one of use has told: some fetch no events.
 const RUNS_MAX: usize = 20;
 
+/// A job that is so little late, in seconds, or that has begun so lately, may still run.
+pub const LATE_S: i64 = 3_600;
+
 /// In milliseconds.
 const HOUR_MS: i64 = 3_600_000;
 
@@ -63,7 +66,7 @@ pub fn read(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<R
         failed: health::failed(connection, received_until(thresholds.failed_age_s))?,
         pending: health::pending(connection, received_until(thresholds.pending_age_s))?,
         findings,
-        overdue: overdue(connection, &due(now / 1000))?,
+        overdue: overdue(connection, &due(now / 1000), now)?,
     })
 }
 
@@ -106,12 +109,20 @@ fn silence(found: &Findings, runs: &[Run]) -> Silence {
     }
 }
 
-fn overdue(connection: &Connection, due: &[(&'static str, UnixSeconds)]) -> Result<Vec<Overdue>, StoreError> {
+fn overdue(
+    connection: &Connection,
+    due: &[(&'static str, UnixSeconds)],
+    now: UnixMillis,
+) -> Result<Vec<Overdue>, StoreError> {
     // Before the first start that kept a schedule nothing was due.
     let since = open::meta(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
     let Some(since) = since else { return Ok(Vec::new()) };
-    let done = jobs::last_successes(connection)?;
-    let overdue = due.iter().map(|(job, due)| Overdue { job, due: *due, last: done.get(*job).copied() });
+    let (done, running) = (jobs::last_successes(connection)?, jobs::begun(connection, now / 1000 - LATE_S)?);
+    let overdue = due.iter().filter(|(job, _)| !running.contains(*job)).map(|(job, due)| Overdue {
+        job,
+        due: *due,
+        last: done.get(*job).copied(),
+    });
     Ok(overdue.filter(|seen| seen.due > since && seen.last.is_none_or(|last| last < seen.due)).collect())
 }
 
@@ -120,7 +131,7 @@ fn overdue(connection: &Connection, due: &[(&'static str, UnixSeconds)]) -> Resu
 pub enum Answered {
     /// It is authentic, and answered 2xx.
     Well,
-    /// It is authentic but late, or answered 5xx.
+    /// It is authentic, and refused for its time; or it is answered 5xx.
     Badly,
     /// It is signed with none of our secrets.
     Mismatched,
