@@ -13,7 +13,7 @@ use super::{DONE, NOT_DONE};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Send a test to [alerts] webhook_url and heartbeat_url, and tell whether each was taken
+    /// Send a test to `webhook_url` and `heartbeat_url`, and tell whether each was taken
     #[command(after_help = "Example:\n  billingd --config prod.toml alerts test")]
     Test,
 }
