@@ -278,6 +278,27 @@ fn a_database_that_takes_no_writes_is_told() {
     wait_until("the answer is counted", || billing.rows("SELECT bad FROM deliveries") == ["1"]);
 }
 
+/// What nobody can look at is not over.
+#[test]
+fn books_that_cannot_be_read_clear_nothing() {
+    moving_clock!(TIME, clock);
+    let listening = Listening::start();
+    let billing = watched(&listening, clock).spawn();
+    finding(&billing, "open");
+    listening.waits_for(&["raised findings"]);
+    billing.somebody_runs("ALTER TABLE deliveries RENAME TO elsewhere");
+    listening.waits_for(&["raised findings", "raised database"]);
+    assert!(listening.bodies()[1].contains("no such table: deliveries"), "{:?}", listening.bodies());
+    finding(&billing, "acknowledged");
+    later(&TIME, 120);
+    later(&TIME, 120);
+    billing.somebody_runs("ALTER TABLE elsewhere RENAME TO deliveries");
+    waits_until_kept(&billing, &["database|1|1", "findings|1|1"]);
+    assert_eq!(listening.alerts().len(), 2);
+    later(&TIME, 120);
+    listening.waits_for(&["raised findings", "raised database", "cleared findings", "cleared database"]);
+}
+
 #[test]
 fn answers_are_counted_and_a_bad_rate_is_told() {
     moving_clock!(TIME, clock);
