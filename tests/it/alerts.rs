@@ -248,17 +248,28 @@ fn a_stuck_writer_holds_up_no_call() {
     let listening = Listening::start();
     let billing = watched(&listening, gated).spawn();
     GATE.close();
-    finding(&billing, "open");
-    listening.waits_for(&["raised findings"]);
-    billing.somebody_runs(
-        "INSERT INTO events (event_id, source, type, status, dead_letter, livemode, created_at, received_at, tried_at)
-         VALUES ('evt_1', 'webhook', 't', 'failed', 1, 0, 0, 0, 0)",
-    );
-    listening.waits_for(&["raised findings", "raised dead_letter"]);
+    let failed = |id: &str, dead_letter: i64| {
+        format!(
+            "INSERT INTO events (event_id, source, type, status, dead_letter, livemode, created_at, received_at, tried_at)
+             VALUES ('{id}', 'webhook', 't', 'failed', {dead_letter}, 0, 0, 0, 0)"
+        )
+    };
+    let found = |kind: &str| {
+        format!(
+            "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at) VALUES ('{kind}', '', 'open', 0, 0)"
+        )
+    };
+    // More looks than could wait for the writer.
+    let told = ["raised findings", "raised dead_letter", "raised silence", "raised failed"];
+    let causes = [found("missing_grant"), failed("evt_1", 1), found("silence"), failed("evt_2", 0)];
+    for (count, cause) in causes.iter().enumerate() {
+        billing.somebody_runs(cause);
+        listening.waits_for(&told[..=count]);
+    }
     assert_eq!(kept(&billing), [""; 0]);
     GATE.open();
-    waits_until_kept(&billing, &["dead_letter|1|0", "findings|1|0"]);
-    assert_eq!(listening.alerts().len(), 2);
+    waits_until_kept(&billing, &["dead_letter|1|0", "failed|1|0", "findings|1|0", "silence|1|0"]);
+    assert_eq!(listening.alerts(), told);
 }
 
 /// Takes as long as SQLite waits for a lock.
