@@ -46,8 +46,6 @@ CREATE TABLE events (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX events_open ON events (status, received_at) WHERE status <> 'completed';
--- The newest come first, on the page, in `events list`, and in what is counted over the last day.
-CREATE INDEX events_received ON events (received_at);
 -- What retention may let go one day.
 CREATE INDEX events_ignored ON events (received_at) WHERE outcome = 'ignored' AND dismissed = 0;
 CREATE INDEX events_dismissed ON events (object_id) WHERE dismissed = 1;

@@ -23,8 +23,9 @@ use rusqlite::Connection;
 
 use crate::http::login::see_other;
 use crate::http::private::{Operator, Private, method_not_allowed, reads};
-use crate::ops::ingest::Errand;
+use crate::ops::ingest::{Errand, Ingest};
 use crate::store::StoreError;
+use crate::store::writer::Writer;
 
 use fault::Fault;
 
@@ -67,13 +68,15 @@ async fn read<T: Send + 'static>(
     private: &web::Data<Private>,
     work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Fault> {
-    let reader = private.reader.clone();
-    Ok(beside(move || reader.read(work)).await??)
+    Ok(private.read(move |reader| reader.read(work)).await?)
 }
 
-/// Does what may take a while.
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-    web::block(work).await.map_err(|error| Fault::unavailable(&error))
+/// Calls an operation that writes. What it refuses, by an `E`, is the page's to tell.
+async fn write<T: Send + 'static, E: Send + 'static>(
+    private: &web::Data<Private>,
+    work: impl FnOnce(&mut Writer<Ingest>) -> Result<T, E> + Send + 'static,
+) -> Result<Result<T, E>, Fault> {
+    Ok(private.write(move |desk| Ok::<_, StoreError>(work(desk))).await?)
 }
 
 /// What runs events on behalf of an operator.

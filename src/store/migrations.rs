@@ -7,8 +7,11 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::store::{StoreError, backup};
 
-const STEPS: &[&str] =
-    &[include_str!("../../migrations/0001_books.sql"), include_str!("../../migrations/0002_alerts.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/0001_books.sql"),
+    include_str!("../../migrations/0002_alerts.sql"),
+    include_str!("../../migrations/0003_newest.sql"),
+];
 
 /// What the first step writes into the header of the file, so that it can be told from those of other programs.
 pub(super) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"blld");

@@ -249,7 +249,7 @@ fn a_trial_tells_what_a_run_would_do_and_changes_nothing() {
     let answer = session.posts("/events/evt_1/try", &[]);
     assert_eq!(answer.status, 200, "{answer:?}");
     let page = text(&answer);
-    assert!(page.contains("If it ran now: ") && page.contains("nothing was written"), "{page}");
+    assert!(page.contains("Trial: ") && page.contains("nothing was written"), "{page}");
     assert_eq!(seen(), before);
 }
 
@@ -419,7 +419,7 @@ fn very_long_and_unreadable_texts_stay_within_the_page() {
     let odd = format!("{}\u{7}\u{202e}", "x".repeat(100_000));
     billing.somebody_runs(&format!(
         "UPDATE events SET type = '{odd}', reason = '{odd}', api_version = '{odd}', object_id = '{odd}';
-         UPDATE accounts SET reference = '{odd}', tier = '{odd}';
+         UPDATE accounts SET reference = '{odd}';
          INSERT INTO job_runs (job, started_at, finished_at, result) VALUES ('backup', {NOW}, {NOW}, '{odd}');
          INSERT INTO findings (kind, subject, expected, actual, status, first_seen_at, last_seen_at)
          VALUES ('{odd}', 'in_1', '{odd}', '\u{202e}gpj', 'open', {NOW}, {NOW})"

@@ -11,7 +11,7 @@ use super::parts::{
     Field, code, command, event as event_link, facts, moment_or_dash, nothing, or_dash, path, sentence, table, text,
 };
 use super::shell::{Frame, answer};
-use super::{audit, beside, events, read, to_the_story};
+use super::{audit, events, read, to_the_story, write};
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError, Adjustment};
@@ -47,8 +47,7 @@ pub(super) struct Entry {
 impl Entry {
     /// The key is new, so that sending the form twice posts once.
     fn fresh() -> Result<Self, Fault> {
-        let key = fresh::key().map_err(|error| Fault::unavailable(&error))?;
-        Ok(Self { unit: "credits".into(), key, ..Self::default() })
+        Ok(Self { unit: "credits".into(), key: fresh::key()?, ..Self::default() })
     }
 }
 
@@ -107,9 +106,9 @@ async fn post(
         allow_debt: true,
         operator,
     };
-    let event = fresh::event_id(now).map_err(|error| Fault::unavailable(&error))?;
-    let (mut desk, livemode) = (private.writer.clone(), private.rules.policy.livemode);
-    beside(move || adjust::adjust(&mut desk, &adjustment, &event, livemode, now)).await
+    let event = fresh::event_id(now)?;
+    let livemode = private.rules.policy.livemode;
+    write(private, move |desk| adjust::adjust(desk, &adjustment, &event, livemode, now)).await
 }
 
 fn unknown(id: &str) -> Fault {

@@ -8,6 +8,7 @@ use maud::html;
 
 use super::parts::sentence;
 use super::shell::{answer, document, navigation};
+use crate::http::problem::Problem;
 use crate::store::StoreError;
 
 /// Why a page cannot be shown.
@@ -28,21 +29,23 @@ impl Fault {
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, title: "Not understood", detail: detail.into() }
     }
+}
 
-    /// The books, or the system, do not do their part.
-    pub(super) fn unavailable(error: &impl fmt::Display) -> Self {
-        tracing::error!(%error, "a page could not be shown");
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            title: "The books cannot be asked now",
-            detail: format!("{error}; try again, and look at `billingd doctor`"),
-        }
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Self {
+        Self { status: problem.status_code(), title: "This cannot be shown now", detail: problem.to_string() }
+    }
+}
+
+impl From<getrandom::Error> for Fault {
+    fn from(_: getrandom::Error) -> Self {
+        Problem::unavailable("unavailable", "there are no random numbers").into()
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
-        Self::unavailable(&error)
+        Problem::from(error).into()
     }
 }
 

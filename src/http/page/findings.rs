@@ -8,9 +8,10 @@ use serde::Deserialize;
 use super::fault::Fault;
 use super::parts::{Field, code, command, event, facts, moment, path, query, text};
 use super::shell::{Frame, answer};
-use super::{beside, read, to_the_story};
+use super::{read, to_the_story, write};
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
+use crate::ops;
 use crate::ops::findings::{AcknowledgeError, Advised};
 use crate::ops::words::amount;
 use crate::store::findings;
@@ -64,11 +65,10 @@ pub(super) async fn acknowledge(
     form: web::Form<Acknowledged>,
 ) -> Result<HttpResponse, Fault> {
     let now = (private.clock)();
-    let (id, reason, name, mut desk) =
-        (id.into_inner(), form.into_inner().reason, operator.name.clone(), private.writer.clone());
+    let (id, reason, name) = (id.into_inner(), form.into_inner().reason, operator.name.clone());
     let frame = Frame { operator, now: now / 1000 };
     let given = reason.clone();
-    let done = beside(move || crate::ops::findings::acknowledge(&mut desk, id, &given, &name, now)).await?;
+    let done = write(&private, move |desk| ops::findings::acknowledge(desk, id, &given, &name, now)).await?;
     match done {
         Ok(_) => Ok(to_the_story("/findings", "acknowledged")),
         Err(AcknowledgeError::Store(error)) => Err(error.into()),

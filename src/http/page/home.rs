@@ -219,3 +219,62 @@ fn jobs_table(listed: &[Job], now: UnixSeconds) -> Markup {
     let heads = ["Job", "Schedule", "Last run", "Result", "Next"];
     table("Jobs", &heads, rows.collect(), "No job has a schedule.")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixSeconds = 1_790_000_000;
+
+    fn wrong(name: &str, text: &str, since: Option<UnixSeconds>) -> Standing {
+        Standing { name: name.into(), text: text.into(), remedy: "`billingd doctor` tells".into(), since }
+    }
+
+    #[test]
+    fn the_first_line_says_whether_all_is_well() {
+        let well = "<p class=\"verdict well\" role=\"status\"><strong>All is well.</strong> Nothing needs you.</p>";
+        assert_eq!(verdict(&[], NOW).into_string(), well);
+        let one = verdict(&[wrong("wal", "the log has grown", None)], NOW).into_string();
+        assert_eq!(
+            one,
+            "<section class=\"verdict wrong\" role=\"alert\" aria-label=\"What is wrong\"><p><strong>1 thing is wrong</strong></p>\
+             <ol><li><a href=\"#books\"><bdi>the log has grown</bdi></a><div class=\"remedy\"><code><bdi>wal</bdi></code></div>\
+             <div class=\"remedy\">What helps: <bdi></bdi><code>billingd doctor</code><bdi> tells</bdi></div></li></ol></section>"
+        );
+        let two = [wrong("dead_letter", "1 dead letter", Some(NOW - 180)), wrong("job:<b>", "late", None)];
+        let two = verdict(&two, NOW).into_string();
+        assert!(two.contains("<strong>2 things are wrong</strong>, the most urgent first"), "{two}");
+        assert!(two.contains("since <time datetime=\"2026-09-21T14:10:20Z\">2026-09-21 14:10:20</time>"), "{two}");
+        assert!(two.contains("job:&lt;b&gt;") && two.find("dead letter") < two.find("late"), "{two}");
+    }
+
+    #[test]
+    fn each_condition_leads_to_its_details() {
+        for (name, link) in [
+            ("dead_letter", "/events?status=failed"),
+            ("failed", "/events?status=failed"),
+            ("pending", "/events?status=pending"),
+            ("findings", "/findings"),
+            ("silence", "/findings"),
+            ("job:backup", "/jobs"),
+            ("success_rate", "#deliveries"),
+            ("disk", "#books"),
+        ] {
+            assert_eq!(detail(name), link, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reconciliation_tells_its_counts_but_for_zeros() {
+        let counts = serde_json::json!({ "events": 7, "missing": 0, "found_again": 2, "<b>": 1 });
+        let run = Reconciliation {
+            started_at: NOW,
+            result: "partial".into(),
+            counts: counts.as_object().cloned().unwrap_or_default(),
+        };
+        let shown = reconciliation(Some(&run), NOW).into_string();
+        assert!(shown.contains("<span class=\"mark bad\">cut short</span>"), "{shown}");
+        assert!(shown.contains("<bdi>&lt;b&gt;</bdi> 1, <bdi>events</bdi> 7, <bdi>found again</bdi> 2"), "{shown}");
+        assert!(!shown.contains("missing"), "{shown}");
+    }
+}
