@@ -4,6 +4,7 @@
 
 mod private;
 mod resolver;
+mod watch;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -14,14 +15,15 @@ use actix_web::dev::{Server, ServerHandle};
 use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
-use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
+use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice, UrlSource};
 use crate::domain::alert::Thresholds;
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::http::{self, Budget, Deliveries, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
-use crate::ops::alerts::Scope;
+use crate::notify::Sink;
+use crate::ops::alerts::{Scope, Tally};
 use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
 use crate::ops::reconcile;
 use crate::stop::Stop;
@@ -62,6 +64,8 @@ pub struct Surroundings {
     pub limits: Limits,
     /// Called while the writer lives.
     pub on_beat: fn(),
+    /// How often to look whether a person should be called.
+    pub watch_every: Duration,
 }
 
 impl Default for Surroundings {
@@ -71,6 +75,7 @@ impl Default for Surroundings {
             environment: |name| std::env::var(name).ok(),
             limits: Limits::default(),
             on_beat: || (),
+            watch_every: watch::LOOK_EVERY,
         }
     }
 }
@@ -84,7 +89,8 @@ pub struct Service {
     writer: Writer<Ingest>,
     writer_thread: JoinHandle<()>,
     jobs: Jobs,
-    /// Ends the jobs and the resolver.
+    watch: JoinHandle<()>,
+    /// Ends the jobs, the resolver and the watch.
     stop: Stop,
     grace: Duration,
 }
@@ -104,6 +110,7 @@ impl Service {
         payload::keep_dictionary(database.connection())?;
         open::set_meta(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
         open::set_meta(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
+        let alerts_held = store::alerts::held(database.connection())?;
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
@@ -113,6 +120,9 @@ impl Service {
         let verified = Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone()));
         let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), duplicates.clone());
         let ingest = ingest.writing(verified.clone());
+        let alert_sink = sink("webhook_url", &config.alerts.webhook_url, surroundings.environment)?;
+        let heart = sink("heartbeat_url", &config.alerts.heartbeat_url, surroundings.environment)?;
+        let tally = Tally::default();
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
@@ -138,6 +148,7 @@ impl Service {
             verified,
             deliveries: Deliveries::default(),
             rejections: Rejections::of("deliveries"),
+            tally: tally.clone(),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
@@ -146,7 +157,7 @@ impl Service {
             clock: surroundings.clock,
         });
         let jobs = Jobs::start(
-            jobs::table(config, &rules, stripe),
+            jobs::table(config, &rules, stripe, heart),
             writer.clone(),
             Reader::open(&path, 1)?,
             surroundings.clock,
@@ -154,11 +165,22 @@ impl Service {
             stop.clone(),
         )
         .context("the thread of the jobs cannot be started")?;
+        let watch = watch::Watch {
+            scope: scope(config),
+            health: writer.health().clone(),
+            reader: Reader::open(&path, 1)?,
+            sink: alert_sink,
+            who: who(config),
+            held: alerts_held,
+            tally,
+        };
+        let watch = watch::start(watch, writer.clone(), surroundings.clock, surroundings.watch_every, stop.clone())
+            .context("the thread of the watch cannot be started")?;
         let grace = config.server.shutdown_grace;
         let server = http::serve_public(Arc::clone(&public), listener, WORKERS, grace / PHASES)?;
         let private = private::start(config, surroundings, rules, public)?;
         let handle = server.handle();
-        let service = Self { address, handle, private, writer, writer_thread: thread, jobs, stop, grace };
+        let service = Self { address, handle, private, writer, writer_thread: thread, jobs, watch, stop, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
@@ -194,7 +216,7 @@ impl Service {
         self.jobs.ask(jobs::BACKUP)
     }
 
-    /// Tells the jobs, the resolver and the private listener to end; the public one may still serve.
+    /// Tells the jobs, the resolver, the watch and the private listener to end; the public one may still serve.
     pub fn stop_work(&self) {
         self.stop.set();
         self.jobs.stop();
@@ -217,6 +239,9 @@ impl Service {
         }
         if let Some(private) = self.private {
             private.ended(now + phase).await;
+        }
+        if !ends_until(&self.watch, now + phase).await {
+            tracing::warn!("what was told last is not written; the next start may tell it again");
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());
@@ -288,6 +313,25 @@ pub fn scope(config: &Config) -> Scope {
         },
         due: Arc::new(move |now| jobs::due(&scheduled, now)),
     }
+}
+
+/// Where something of `[alerts]` is told, if its key is set.
+///
+/// # Errors
+/// What is wrong with the address.
+pub fn sink(
+    key: &str,
+    url: &Option<UrlSource>,
+    environment: fn(&str) -> Option<String>,
+) -> anyhow::Result<Option<Sink>> {
+    let url = url.as_ref().map(|url| url.resolve(&environment)).transpose();
+    Ok(url.with_context(|| format!("[alerts] {key}"))?.map(Sink::new))
+}
+
+/// How alerts name this service: one channel may hear several.
+#[must_use]
+pub fn who(config: &Config) -> String {
+    format!("billingd, {} mode", if config.stripe.livemode { "live" } else { "test" })
 }
 
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod adopt;
+mod alerts;
 mod audit;
 mod backup;
 mod check;
@@ -111,6 +112,9 @@ enum Command {
     #[command(after_help = "Examples:\n  billingd --config prod.toml reconcile\n  \
         billingd --config prod.toml reconcile --since 30d --json")]
     Reconcile(reconcile::ReconcileArguments),
+    /// Whether a call for a person would arrive
+    #[command(subcommand)]
+    Alerts(alerts::Command),
     /// What a person should look at
     #[command(subcommand)]
     Findings(findings::Command),
@@ -205,6 +209,7 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
         Command::Reconcile(arguments) => reconcile::run(arguments, config, output),
+        Command::Alerts(command) => alerts::run(command, config, output),
         Command::Findings(command) => findings::run(command, config, output),
         Command::Fx(command) => fx::run(command, config, output),
         Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),

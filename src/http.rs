@@ -24,6 +24,7 @@ use actix_web::dev::Server;
 use actix_web::{App, HttpServer, web};
 
 use crate::clock::UnixMillis;
+use crate::ops::alerts::Tally;
 use crate::ops::ingest::{Duplicates, Ingest, Verified};
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
@@ -59,6 +60,8 @@ pub struct Public {
     pub verified: Verified,
     /// Counts what was answered.
     pub deliveries: Deliveries,
+    /// Where it is noted how deliveries were answered.
+    pub tally: Tally,
     /// Counts what was refused.
     pub rejections: Rejections,
     /// What all bodies may take at a time.

@@ -8,6 +8,8 @@ use serde::Serialize;
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
+use crate::domain::words::counted;
+use crate::jobs::{self, Heartbeat};
 use crate::ops::findings::Advised;
 use crate::ops::reconcile::{self, Counts, Ended, Options, Place, Report};
 use crate::stop::Stop;
@@ -38,11 +40,14 @@ pub(super) struct ReconcileArguments {
 struct Shown {
     #[serde(flatten)]
     report: Report,
+    /// Only after a complete run.
+    heartbeat: Option<Heartbeat>,
     findings: Vec<Advised>,
 }
 
 pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let stop = Stop::default();
+    let heart = app::sink("heartbeat_url", &config.alerts.heartbeat_url, |name| std::env::var(name).ok())?;
     let client = app::client(config, |name| std::env::var(name).ok(), stop.clone())?;
     let Some(client) = client else {
         anyhow::bail!(
@@ -66,8 +71,10 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
     let report =
         reconcile::run(place, &mut connection, &app::reconciliation(config, app::rules_beside(config)?), options)?;
     drop(shown.into_inner());
+    let is_complete = report.result == Ended::Ok;
+    let heartbeat = is_complete.then(|| jobs::heartbeat(heart.as_ref(), &reader)).transpose()?;
     let rows = reader.read(|connection| findings::list(connection, Some("open"), SHOWN_MAX))?;
-    let result = Shown { report, findings: rows.into_iter().map(Advised::new).collect() };
+    let result = Shown { report, heartbeat, findings: rows.into_iter().map(Advised::new).collect() };
     output.show(&result, render)?;
     Ok(match result.report.result {
         Ended::Ok if result.report.counts.open == 0 => DONE,
@@ -105,6 +112,14 @@ fn render(shown: &Shown) -> String {
     text.push_str(&format!(
         "findings     {found} new, {found_again} known, {resolved} gone, {open} open; {in_flight} left for the next run\n"
     ));
+    if let Some(Heartbeat { audit_rows, audit_head, heard, problem }) = &shown.heartbeat {
+        let heard = match (heard, problem) {
+            (Some(true), _) => "; heartbeat sent".to_owned(),
+            (_, Some(problem)) => format!("\nNO HEARTBEAT {}", plain(problem)),
+            _ => String::new(),
+        };
+        text.push_str(&format!("audit head   {audit_rows} {audit_head}{heard}\n"));
+    }
     if !shown.findings.is_empty() {
         text.push('\n');
         text.push_str(&render_findings(&shown.findings));
@@ -114,12 +129,20 @@ fn render(shown: &Shown) -> String {
 
 fn looked_at(counts: &Counts) -> String {
     let Counts { events, undelivered, missing, completed, pending, failed, .. } = counts;
-    format!(
+    let mut text = format!(
         "events       {events}, {undelivered} of them not delivered by Stripe; {missing} never came: {completed} \
          completed, {pending} waiting, {failed} failed\n\
          compared     {} subscriptions, {} invoices, {} checkout sessions, {} refunds, {} disputes\n",
         counts.subscriptions, counts.invoices, counts.checkouts, counts.refunds, counts.disputes
-    )
+    );
+    if let Some(since) = counts.silent_since {
+        let events = counted(i64::try_from(counts.silent).unwrap_or(i64::MAX), "event");
+        text.push_str(&format!(
+            "SILENCE      Stripe has {events} for us, and has delivered nothing since {}\n",
+            time(since)
+        ));
+    }
+    text
 }
 
 fn word(result: Ended) -> &'static str {

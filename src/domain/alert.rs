@@ -3,8 +3,12 @@
 //! A condition is told once, and once more when it is gone; so its name stays the same for as long as it lasts, whatever
 //! its text says. Duplicates alone are no condition: they prove that the guard works.
 
+mod told;
+
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::{age, counted};
+
+pub use told::{Alert, Alerts, Notice, OVER_AFTER_S, State};
 
 /// What a backup or a migration needs besides the size of the database, in bytes; with less than this, new deliveries
 /// are better sent elsewhere.
@@ -70,7 +74,7 @@ pub struct Room {
 pub struct Answers {
     /// Authentic, and answered 2xx.
     pub good: i64,
-    /// Authentic but late, or answered 5xx.
+    /// Authentic, and refused for their time; or answered 5xx.
     pub bad: i64,
     /// Signed with none of our secrets.
     pub mismatched: i64,
@@ -168,6 +172,17 @@ impl Condition {
     fn new(name: &str, since: Option<UnixSeconds>, text: String, remedy: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text, remedy: remedy.into(), since }
     }
+}
+
+/// The books cannot be read, so nobody knows what else there is.
+#[must_use]
+pub fn unreadable(why: &str) -> Condition {
+    Condition::new(
+        "database",
+        None,
+        format!("the database cannot be read, so nothing of the books is watched: {why}"),
+        "`journalctl -u billingd` and `billingd doctor` tell more",
+    )
 }
 
 fn storage(why: &str) -> Condition {

@@ -1,20 +1,27 @@
 //! Looks at what a person may be called for. [`crate::domain::alert`] says what of it is a condition.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 use serde::Deserialize;
 
 use crate::clock::UnixMillis;
-use crate::domain::alert::{Findings, Missed, Overdue, Readings, Silence, Thresholds};
+use crate::domain::alert::{Alert, Answers, Findings, Missed, Overdue, Readings, Silence, Thresholds};
 use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::Kind;
-use crate::store::{StoreError, alerts, disk, health, jobs, open, runs};
+use crate::store::{Desk, StoreError, alerts, disk, health, jobs, open, runs};
 
 /// So many runs of reconciliation are looked at for what the last one of use has told: some fetch no events.
 const RUNS_MAX: usize = 20;
+
+/// A job that is so little late, in seconds, or that has begun so lately, may still run.
+pub const LATE_S: i64 = 3_600;
+
+/// In milliseconds.
+const HOUR_MS: i64 = 3_600_000;
 
 /// Tells when each job should have begun last.
 pub type Due = Arc<dyn Fn(UnixSeconds) -> Vec<(&'static str, UnixSeconds)> + Send + Sync>;
@@ -59,7 +66,7 @@ pub fn read(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<R
         failed: health::failed(connection, received_until(thresholds.failed_age_s))?,
         pending: health::pending(connection, received_until(thresholds.pending_age_s))?,
         findings,
-        overdue: overdue(connection, &due(now / 1000))?,
+        overdue: overdue(connection, &due(now / 1000), now)?,
     })
 }
 
@@ -102,11 +109,90 @@ fn silence(found: &Findings, runs: &[Run]) -> Silence {
     }
 }
 
-fn overdue(connection: &Connection, due: &[(&'static str, UnixSeconds)]) -> Result<Vec<Overdue>, StoreError> {
+fn overdue(
+    connection: &Connection,
+    due: &[(&'static str, UnixSeconds)],
+    now: UnixMillis,
+) -> Result<Vec<Overdue>, StoreError> {
     // Before the first start that kept a schedule nothing was due.
     let since = open::meta(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
     let Some(since) = since else { return Ok(Vec::new()) };
-    let done = jobs::last_successes(connection)?;
-    let overdue = due.iter().map(|(job, due)| Overdue { job, due: *due, last: done.get(*job).copied() });
+    let (done, running) = (jobs::last_successes(connection)?, jobs::begun(connection, now / 1000 - LATE_S)?);
+    let overdue = due.iter().filter(|(job, _)| !running.contains(*job)).map(|(job, due)| Overdue {
+        job,
+        due: *due,
+        last: done.get(*job).copied(),
+    });
     Ok(overdue.filter(|seen| seen.due > since && seen.last.is_none_or(|last| last < seen.due)).collect())
+}
+
+/// How a delivery was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// It is authentic, and answered 2xx.
+    Well,
+    /// It is authentic, and refused for its time; or it is answered 5xx.
+    Badly,
+    /// It is signed with none of our secrets.
+    Mismatched,
+}
+
+/// How deliveries were answered, noted at the door, and written by the watch. Cloning shares it; a crash loses what the
+/// watch has not written yet.
+#[derive(Debug, Clone, Default)]
+pub struct Tally(Arc<Mutex<BTreeMap<i64, Answers>>>);
+
+impl Tally {
+    /// Counts one more.
+    pub fn note(&self, how: Answered, now: UnixMillis) {
+        let mut hours = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = hours.entry(now / HOUR_MS).or_default();
+        *match how {
+            Answered::Well => &mut answers.good,
+            Answered::Badly => &mut answers.bad,
+            Answered::Mismatched => &mut answers.mismatched,
+        } += 1;
+    }
+
+    fn noted(&self) -> BTreeMap<i64, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was written; more may have come meanwhile.
+    fn forget(&self, written: &BTreeMap<i64, Answers>) {
+        let mut hours = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (hour, Answers { good, bad, mismatched }) in written {
+            if let Some(answers) = hours.get_mut(hour) {
+                answers.good -= good;
+                answers.bad -= bad;
+                answers.mismatched -= mismatched;
+            }
+        }
+        hours.retain(|_, answers| *answers != Answers::default());
+    }
+}
+
+/// Writes what was told, if that has changed, and how deliveries were answered since it was written last.
+///
+/// # Errors
+/// [`StoreError`]; then nothing is written, and nothing is forgotten.
+pub fn keep(
+    desk: &mut impl Desk,
+    changed: Option<Vec<Alert>>,
+    tally: &Tally,
+    now: UnixSeconds,
+) -> Result<(), StoreError> {
+    let noted = tally.noted();
+    if changed.is_none() && noted.is_empty() {
+        return Ok(());
+    }
+    let answers = noted.clone();
+    desk.write(move |transaction| {
+        if let Some(told) = &changed {
+            alerts::keep(transaction, told)?;
+        }
+        alerts::add_answers(transaction, &answers, now)
+    })?;
+    tally.forget(&noted);
+    Ok(())
 }

@@ -1,12 +1,13 @@
 //! What the jobs did, and when: one row for each run. It also tells which runs were missed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, Row, named_params};
 use serde::Serialize;
 
 use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
+use crate::store::select::select;
 
 /// So many runs are remembered, and besides them the last one of each job that succeeded.
 pub const RUNS_KEPT: i64 = 1_000;
@@ -86,6 +87,15 @@ pub fn last_successes(connection: &Connection) -> Result<BTreeMap<String, UnixSe
         .prepare_cached("SELECT job, max(started_at) AS started_at FROM job_runs WHERE succeeded = 1 GROUP BY job")?;
     let rows = statement.query_map([], |row| Ok((row.get("job")?, row.get("started_at")?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The jobs of which a run has begun after `since` that has not ended.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn begun(connection: &Connection, since: UnixSeconds) -> Result<BTreeSet<String>, StoreError> {
+    let sql = "SELECT job FROM job_runs WHERE finished_at IS NULL AND started_at > :since";
+    Ok(select(connection, sql, named_params! { ":since": since }, |row| row.get("job"))?.into_iter().collect())
 }
 
 /// The last run of each job, whatever came of it, by name.

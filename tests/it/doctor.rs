@@ -199,6 +199,12 @@ fn what_is_wrong_with_the_books_is_told() {
             Some(NOW - 7_200),
             &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
         ),
+        (format!("INSERT INTO job_runs (job, started_at) VALUES ('backup', {})", NOW - 3_599), Some(NOW - 7_200), &[]),
+        (
+            format!("UPDATE job_runs SET started_at = {} WHERE succeeded = 0", NOW - 3_600),
+            Some(NOW - 7_200),
+            &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
+        ),
         (
             format!("INSERT INTO job_runs (job, started_at, succeeded) VALUES ('backup', {}, 1)", NOW - 7_200),
             Some(NOW - 7_200),

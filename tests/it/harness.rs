@@ -103,7 +103,10 @@ pub(crate) fn spawn() -> Billing {
 
 impl Setup {
     pub(crate) fn new() -> Self {
-        let surroundings = Surroundings { clock: frozen, environment: |_| None, ..Surroundings::default() };
+        // Nobody watches, unless a test asks for it: what is written besides would be counted.
+        let watch_every = Duration::from_secs(3_600);
+        let surroundings =
+            Surroundings { clock: frozen, environment: |_| None, watch_every, ..Surroundings::default() };
         Self { toml: String::new(), environment: Vec::new(), surroundings }
     }
 
@@ -121,6 +124,12 @@ impl Setup {
 
     pub(crate) fn clock(mut self, clock: fn() -> i64) -> Self {
         self.surroundings.clock = clock;
+        self
+    }
+
+    /// Has the service look so often whether a person should be called.
+    pub(crate) fn watched_every(mut self, time: Duration) -> Self {
+        self.surroundings.watch_every = time;
         self
     }
 

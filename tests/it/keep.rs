@@ -16,6 +16,7 @@ use billingd::ops::backup::{self, Shelf, backup};
 use billingd::ops::restore::{Restored, restore};
 use billingd::ops::retain::{Keep, Pruned, prune};
 use billingd::stop::Stop;
+use billingd::store::migrations;
 use billingd::store::open::{self, Binding, CommandConnection};
 use billingd::store::restore::require_stopped;
 use billingd::store::{Desk, StoreError, jobs, lock};
@@ -221,6 +222,22 @@ fn a_damaged_database_is_restored_and_kept_as_it_was() {
     assert_eq!(fs::read_to_string(kept).unwrap(), damaged);
     assert_eq!(violations(&database), Vec::<String>::new());
     assert_eq!(rows(&open_outside(&database), "SELECT count(*) FROM events"), ["1"], "nothing is taken from old logs");
+}
+
+#[test]
+fn a_backup_of_an_older_schema_is_restored_as_one_of_the_newest() {
+    let billing = paid(1..=2);
+    let folder = tempfile::tempdir().unwrap();
+    let (target, database) = (folder.path().join("books.backup"), folder.path().join("books.db"));
+    backs_up(&billing, &target).expect("a backup");
+    let second = "DROP TABLE alerts; DROP TABLE deliveries; DROP INDEX events_dead; PRAGMA user_version = 1";
+    open_outside(&target).execute_batch(second).expect("books of the first schema");
+    restores(&target, &database).expect("a restore");
+    let restored = open_outside(&database);
+    assert_eq!(rows(&restored, "PRAGMA user_version"), [migrations::newest().to_string()]);
+    assert_eq!(rows(&restored, "SELECT count(*) FROM events WHERE (SELECT count(*) FROM alerts) = 0"), ["2"]);
+    assert_eq!(violations(&database), Vec::<String>::new());
+    assert_eq!(rows(&open_outside(&target), "PRAGMA user_version"), ["1"], "the backup stays as it is");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod adjust;
 mod adopt;
+mod alerts;
 mod api;
 mod beside;
 mod books;

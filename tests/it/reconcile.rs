@@ -9,8 +9,11 @@ mod lives;
 mod runs;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use billingd::domain::alert::{self, Thresholds};
 use billingd::domain::policy::Policy;
+use billingd::ops::alerts::{self, Scope};
 use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
 use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
 use billingd::ops::resolve::{self, Resolver};
@@ -136,6 +139,15 @@ impl Site {
     /// `kind subject` of what is open.
     fn findings(&self) -> Vec<String> {
         self.rows("SELECT kind || ' ' || subject FROM v_findings WHERE status = 'open' ORDER BY 1")
+    }
+
+    /// What a person is told under this name now.
+    fn condition(&self, name: &str) -> Vec<String> {
+        let thresholds = Thresholds { success_rate_millionths: 990_000, ..Thresholds::default() };
+        let scope = Scope { database: self.path(), thresholds, due: Arc::new(|_| Vec::new()) };
+        let seen = alerts::read(&self.connection, &scope, self.now * 1000).expect("readings");
+        let told = alert::conditions(&seen, &thresholds, self.now).into_iter();
+        told.filter(|condition| condition.name == name).map(|condition| condition.text).collect()
     }
 
     fn totals(&self) -> Totals {

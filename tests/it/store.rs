@@ -259,6 +259,7 @@ fn verify_finds_the_first_broken_link_of_the_chain() {
 }
 
 /// Without the key of facts, which nobody can drop, there is one fact twice.
+/// The page of the index that is lost is of no use to anybody, which SQLite's own check may find: hence the VACUUM.
 const TWICE: &str = "PRAGMA writable_schema = ON;
     UPDATE sqlite_schema SET sql = replace(sql, 'fact            TEXT NOT NULL UNIQUE', 'fact TEXT NOT NULL')
     WHERE name = 'ledger_entries';
@@ -268,7 +269,8 @@ const TWICE: &str = "PRAGMA writable_schema = ON;
     INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
     VALUES ('evt_9', 'import', 'a', 'completed', 'applied', 0, 1, 1, 1, 1);
     INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, created_at)
-    VALUES ('cus_2', 'grant', 'grant:invoice:in_2', 'evt_9', 1)";
+    VALUES ('cus_2', 'grant', 'grant:invoice:in_2', 'evt_9', 1);
+    VACUUM";
 
 #[test]
 fn verify_tolerates_what_tools_leave_in_the_file() {

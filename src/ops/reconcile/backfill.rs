@@ -25,6 +25,9 @@ use super::run::{REACH_S, Run, Trouble};
 
 const PATH: &str = "/v1/events";
 
+/// What is told of Stripe's deliveries is about so long, in seconds.
+const DAY_S: i64 = 86_400;
+
 /// How many events are run in one transaction.
 const BATCH: usize = 100;
 
@@ -160,11 +163,17 @@ impl<'a> Walk<'a> {
                 let account = run.rules.policy.connected_account.as_deref().filter(|_| !event.names_account);
                 self.spool.push(event.created, as_delivered(item.get(), account).as_bytes())?;
             }
-            if held.is_some_and(|held| held.delivered) {
+            let is_delivered = held.is_some_and(|held| held.delivered);
+            let is_missed =
+                !is_delivered && event.created < run.young_since() && self.is_for_us(event, &run.rules.paths);
+            if is_delivered {
                 self.newest_delivered = self.newest_delivered.max(Some(event.created));
-            } else if event.created < run.young_since() && self.is_for_us(event, &run.rules.paths) {
+            } else if is_missed {
                 self.undelivered.push(event.created);
             }
+            let is_of_day = (run.young_since() - DAY_S..run.young_since()).contains(&event.created);
+            run.counts.of_day += u64::from(is_of_day && (is_delivered || is_missed));
+            run.counts.of_day_undelivered += u64::from(is_of_day && is_missed);
         }
         (run.place.progress)("events", run.counts.events);
         Ok(())
@@ -216,7 +225,9 @@ fn silence(
     let last = run.place.reader.read_at_leisure(compare::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
-    if undelivered.iter().filter(is_later).any(|created| *created > last) {
+    let silent = undelivered.iter().filter(is_later).filter(|created| **created > last).count();
+    if silent > 0 {
+        (run.counts.silent, run.counts.silent_since) = (silent as u64, Some(last));
         run.differences.push(reconcile::of_silence(&run.rules.paths, last));
     }
     Ok(())

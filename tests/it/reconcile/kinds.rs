@@ -295,12 +295,41 @@ fn silence_of_the_webhooks() {
     site.now += 2 * DAY + 601;
     assert_eq!(site.finds(), ["silence /webhooks/stripe"], "an endpoint that wants it did not get it");
     assert_eq!(site.rows("SELECT actual FROM v_findings WHERE kind = 'silence'"), [format!("none since {NOW}")]);
+    assert_eq!(site.condition("silence"), ["Stripe has 1 event for us, and has delivered nothing for 2d 0h"]);
     acknowledge(&mut site.connection, 1, "the proxy is moved today", "ann", NOW * 1000).unwrap();
     site.has(at("evt_4", "customer.updated", NOW + DAY + 1));
     site.now += 60;
     assert_eq!(site.finds(), NOTHING, "the same silence, one event longer");
+    let counts = site.rows("SELECT counts ->> 'silent', counts ->> 'silent_since' FROM reconciliation_runs");
+    assert_eq!(counts, [format!("1|{NOW}"), format!("2|{NOW}")]);
+    assert_eq!(site.condition("silence"), [""; 0], "it is acknowledged");
     site.hears([&missed]);
     assert_eq!(site.finds(), NOTHING, "what was fetched first and delivered then was delivered");
+}
+
+/// Most deliveries of the day come, some do not.
+#[test]
+fn what_stripe_does_not_get_delivered_is_counted_by_the_day() {
+    let mut site = site();
+    site.has(endpoint("enabled"));
+    let all: Vec<Value> = (0..30)
+        .map(|number| {
+            let object = json!({ "id": format!("cus_{number}"), "object": "customer", "metadata": {} });
+            let mut one = event(Shape::New, &format!("evt_{number}"), "customer.updated", object);
+            // The first eleven are of the day before.
+            one["created"] = json!(NOW - DAY - 601 + (number - 10) * 3_600);
+            one
+        })
+        .collect();
+    all.iter().for_each(|one| site.has(one.clone()));
+    site.hears(all.iter().skip(2).filter(|one| one["id"] != "evt_20"));
+    site.finds();
+    let counted = site.rows("SELECT counts ->> 'of_day', counts ->> 'of_day_undelivered' FROM reconciliation_runs");
+    assert_eq!(counted, ["19|1"], "what is as old as a day, and the grace, counts no more");
+    let told = "Stripe could not deliver 1 of 19 events of the 24 h before the reconciliation 0s ago";
+    assert_eq!(site.condition("undelivered"), [told]);
+    site.now += 2 * DAY + 1;
+    assert_eq!(site.condition("undelivered"), [""; 0], "that was long ago");
 }
 
 #[test]
