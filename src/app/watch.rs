@@ -1,7 +1,7 @@
 //! The thread that calls for a person: it looks, compares with what was told, and tells.
 //!
-//! Not on the thread of the jobs, since a stuck job must be noticed; and what it writes is written by a thread of its
-//! own, since a stuck writer must be noticed, too. Then it is told once per process, and not once.
+//! Not on the thread of the jobs, since a stuck job must be noticed; and what it has told is written by another thread,
+//! since a stuck writer must be noticed, too. What could not be written is told again by the next process.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -112,18 +112,21 @@ impl Watcher {
         self.keep(now / 1000);
     }
 
-    /// What cannot be read is over for nobody.
     fn conditions(&self, now: UnixMillis) -> Vec<Condition> {
-        let storage = self.health.check().err();
-        match self.reader.read(|connection| alerts::read(connection, &self.scope, now)) {
-            Ok(seen) => alert::conditions(&Readings { storage, ..seen }, &self.scope.thresholds, now / 1000),
-            Err(error) => {
-                let standing = self.alerts.all().iter().filter(|alert| alert.gone_at.is_none());
-                let mut conditions: Vec<Condition> = standing.map(|alert| alert.condition.clone()).collect();
-                conditions.push(alert::unreadable(&error.to_string()));
-                conditions
-            }
+        let read = self.reader.read(|connection| alerts::read(connection, &self.scope, now));
+        let (seen, unread) = match read {
+            Ok(seen) => (seen, None),
+            Err(error) => (Readings::default(), Some(error.to_string())),
+        };
+        let seen = Readings { storage: self.health.check().err(), ..seen };
+        let mut conditions = alert::conditions(&seen, &self.scope.thresholds, now / 1000);
+        if let Some(why) = unread {
+            conditions.push(alert::unreadable(&why));
+            // What nobody can look at is not over.
+            let standing = self.alerts.all().iter().filter(|alert| alert.gone_at.is_none());
+            conditions.extend(standing.map(|alert| alert.condition.clone()));
         }
+        conditions
     }
 
     /// Waits for nobody: what cannot be handed over now comes with the next look.

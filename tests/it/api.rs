@@ -312,6 +312,7 @@ fn while_the_database_takes_no_writes_an_app_is_told_to_come_again() {
     let answer = gives(&billing, "k1", 5);
     assert!(["503 unavailable", "503 timeout"].contains(&problem(&answer).as_str()), "{answer:?}");
     assert!(answer.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()));
+    assert_eq!(answer.header("x-frame-options"), Some("DENY"), "as on every answer");
     assert_eq!(billing.asks(APP, "/api/v1/accounts/cus_1").status, 200, "reading goes on");
     drop(lock);
     let again = gives(&billing, "k1", 5);

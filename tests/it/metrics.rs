@@ -123,7 +123,7 @@ fn what_the_books_say_is_read_when_it_is_asked_for() {
     let mut truncated = invoice_paid(Shape::Old, "evt_4", "in_4", "cus_1", 2_000);
     truncated["data"]["object"]["lines"]["has_more"] = json!(true);
     billing.stripe_sends(&truncated);
-    billing.somebody_runs(&format!("UPDATE events SET received_at = received_at - 90500 WHERE event_id = 'evt_4'"));
+    billing.somebody_runs("UPDATE events SET received_at = received_at - 90500 WHERE event_id = 'evt_4'");
     billing.somebody_runs(
         "INSERT INTO job_runs (job, started_at, finished_at, succeeded) VALUES
              ('reaper', 100, 101, 1), ('reaper', 200, 201, 1), ('reaper', 300, 301, 0), ('backup', 400, 401, 0)",

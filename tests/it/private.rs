@@ -2,6 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::cli::{check, run};
 use super::harness::{Answer, Billing, NOW, Setup, spawn};
@@ -55,10 +56,13 @@ fn without_its_secret_nothing_starts() {
 
 #[test]
 fn it_ends_with_the_public_one() {
-    let mut billing = open_to_all().spawn();
+    // Whoever forgets to tell it waits for a third of that.
+    let mut billing = open_to_all().with("server.shutdown_grace", "5m").spawn();
     let address = billing.admin_address().expect("a token");
     assert_eq!(billing.asks(OPERATOR, "/").status, 200);
+    let began = Instant::now();
     billing.stop();
+    assert!(began.elapsed() < Duration::from_secs(60), "it was told");
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
 }
 

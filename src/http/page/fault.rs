@@ -33,7 +33,8 @@ impl Fault {
 
 impl From<Problem> for Fault {
     fn from(problem: Problem) -> Self {
-        Self { status: problem.status_code(), title: "This cannot be shown now", detail: problem.to_string() }
+        let detail = format!("{problem}. `journalctl -u billingd` and `billingd doctor` tell more");
+        Self { status: problem.status_code(), title: "This cannot be shown now", detail }
     }
 }
 

@@ -9,6 +9,9 @@ use crate::ops::words::{plain, time};
 /// So many characters of a text stand in a table.
 const TEXT_CHARS_MAX: usize = 240;
 
+/// So many of a sentence, whose end may say what to do.
+const SENTENCE_CHARS_MAX: usize = 2_000;
+
 /// A word of more characters may be broken, so that it does not push others off the page.
 const WORD_CHARS_MAX: usize = 36;
 
@@ -34,8 +37,12 @@ fn encoded(text: &str) -> String {
 
 /// A text from outside: shortened, without control characters, and in its own direction of writing.
 pub(super) fn text(value: &str) -> Markup {
-    let left_out = value.chars().count().saturating_sub(TEXT_CHARS_MAX);
-    let shown: String = plain(value).chars().take(TEXT_CHARS_MAX).map(visible).collect();
+    shortened(value, TEXT_CHARS_MAX)
+}
+
+fn shortened(value: &str, chars_max: usize) -> Markup {
+    let left_out = value.chars().count().saturating_sub(chars_max);
+    let shown: String = plain(value).chars().take(chars_max).map(visible).collect();
     let breaks = shown.split_whitespace().any(|word| word.chars().count() > WORD_CHARS_MAX);
     html! {
         bdi class=[breaks.then_some("long")] { (shown) }
@@ -65,7 +72,7 @@ pub(super) fn code(value: &str) -> Markup {
 pub(super) fn sentence(value: &str) -> Markup {
     html! {
         @for (index, part) in value.split('`').enumerate() {
-            @if index % 2 == 1 { (command(part)) } @else { (text(part)) }
+            @if index % 2 == 1 { (command(part)) } @else { (shortened(part, SENTENCE_CHARS_MAX)) }
         }
     }
 }
