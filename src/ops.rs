@@ -7,6 +7,7 @@ mod apply;
 pub mod backup;
 pub mod dismiss;
 pub mod doctor;
+mod duplicates;
 mod facts;
 pub mod findings;
 pub mod fx;

@@ -274,24 +274,6 @@ pub fn expected_disputes(
     select(connection, sql, named_params! { ":after": after, ":since": since, ":step": STEP }, |row| row.get(0))
 }
 
-/// Grants of which more stands than there should: what was paid, and why.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn duplicate_grants(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
-    let sql = "SELECT c.payment_intent AS subject,
-                      'grant:checkout:' || c.checkout_id || ' and grant:invoice:' || p.invoice_id AS actual
-               FROM checkouts c
-               JOIN invoice_payments p ON p.payment_id = c.payment_intent
-               WHERE (SELECT sum(l.amount) FROM ledger_lines l WHERE l.root = 'grant:checkout:' || c.checkout_id) > 0
-                 AND (SELECT sum(l.amount) FROM ledger_lines l WHERE l.root = 'grant:invoice:' || p.invoice_id) > 0
-               UNION ALL
-               SELECT root, sum(amount) || ' ' || unit || ' more than was granted' FROM ledger_lines
-               WHERE is_root = 0 GROUP BY root, unit HAVING sum(amount) > 0
-               ORDER BY 1, 2";
-    select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
-}
-
 fn json(ids: &[&str]) -> Result<String, StoreError> {
     serde_json::to_string(ids)
         .map_err(|error| StoreError::Damaged { what: "a list of ids".into(), problem: error.to_string() })

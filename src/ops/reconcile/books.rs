@@ -1,21 +1,21 @@
 //! What can be told without Stripe: grants that stand twice, and the proofs of the books.
 
+use std::collections::BTreeMap;
+
 use crate::domain::reconcile::{Difference, Kind};
+use crate::ops::duplicates::{self, Found};
 use crate::ops::verify;
-use crate::store::compare;
 
 use super::run::{Run, Trouble};
 
-/// So many violations of one proof are told; `billingd verify` tells more.
+/// So many violations of one proof and grants of one thing are told; `billingd verify` and `billingd repair duplicates`
+/// tell more.
 const TOLD_MAX: usize = 3;
 
 /// Looks for both.
 pub(super) fn prove(run: &mut Run<'_>) -> Result<(), Trouble> {
     (run.place.progress)("proofs of the books", 0);
-    for (subject, actual) in run.place.reader.read_at_leisure(compare::duplicate_grants)? {
-        let expected = "one grant for each payment";
-        run.differences.push(Difference::new(Kind::DuplicateGrant, subject, expected, actual));
-    }
+    run.differences.extend(given_twice(duplicates::find(run.place.reader)?));
     let report = run.place.reader.read_at_leisure(verify::verify)?;
     for proof in report.proofs.into_iter().filter(|proof| !proof.violations.is_empty()) {
         let told: Vec<String> = proof.violations.into_iter().take(TOLD_MAX).collect();
@@ -25,4 +25,20 @@ pub(super) fn prove(run: &mut Run<'_>) -> Result<(), Trouble> {
     run.looked_at_all(Kind::DuplicateGrant);
     run.looked_at_all(Kind::BooksBroken);
     Ok(())
+}
+
+/// What `billingd repair duplicates` would reverse, by what was paid.
+fn given_twice(found: Vec<Found>) -> impl Iterator<Item = Difference> {
+    let mut by_subject: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for one in found {
+        by_subject.entry(one.subject.clone()).or_default().push(one);
+    }
+    by_subject.into_iter().map(|(subject, group)| {
+        let mut told: Vec<String> = group.iter().take(TOLD_MAX).map(|one| one.extra.clone()).collect();
+        if group.len() > TOLD_MAX {
+            told.push(format!("{} more", group.len() - TOLD_MAX));
+        }
+        let kept = group.first().map(|one| one.kept.clone()).unwrap_or_default();
+        Difference::new(Kind::DuplicateGrant, subject, format!("{kept} alone"), format!("also {}", told.join(", ")))
+    })
 }
