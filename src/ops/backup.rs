@@ -50,13 +50,14 @@ pub fn backup(database: &Path, target: &Path, stop: &Stop) -> Result<BackedUp, S
 
 /// Violated books are neither worth to push out a good backup nor to be restored.
 pub(super) fn require_whole(report: &Report, path: &Path, advice: &str) -> Result<(), StoreError> {
-    match report.proofs.iter().flat_map(|proof| &proof.violations).next() {
-        None => Ok(()),
-        Some(violation) => Err(StoreError::Unusable {
-            path: path.to_owned(),
-            problem: format!("the books are violated, and nothing is written ({violation}); {advice}"),
-        }),
+    if report.clean {
+        return Ok(());
     }
+    let problem = match report.proofs.iter().flat_map(|proof| &proof.violations).next() {
+        Some(violation) => format!("the books are violated, and nothing is written ({violation}); {advice}"),
+        None => "the proof of the books was cut short, and nothing is written; try again".into(),
+    };
+    Err(StoreError::unusable(path, problem))
 }
 
 /// Where backups by schedule or signal go, and how many of them stay.

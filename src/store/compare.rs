@@ -9,12 +9,13 @@ use crate::domain::event::UnixSeconds;
 use crate::domain::ids::{AccountId, DisputeId, EventId, InvoiceId, RefundId, SubscriptionId};
 use crate::domain::reconcile::{InvoiceHere, InvoiceRowHere, OpenEvent, SubscriptionHere};
 use crate::store::StoreError;
+use crate::store::look::{Look, Slice, Walk};
 use crate::store::select::select;
 
 /// How many rows one step of a walk reads.
 const STEP: i64 = 1_000;
 
-/// How many events one step of the search for reasons reads.
+/// How many events one look of a walk through all of them reads.
 const SEARCH_STEP: i64 = 20_000;
 
 /// How an event came here.
@@ -37,14 +38,22 @@ pub fn arrived(connection: &Connection, ids: &[&str]) -> Result<HashMap<String, 
     Ok(rows.into_iter().collect())
 }
 
-/// When Stripe last delivered something that is an event, in seconds. Reads all events.
+/// When Stripe last delivered something that is an event, in seconds. Walks through all events, in short looks.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, StoreError> {
-    Ok(connection
-        .prepare_cached("SELECT max(received_at) / 1000 FROM events WHERE source = 'webhook'")?
-        .query_row([], |row| row.get(0))?)
+pub fn last_delivery(books: &impl Look) -> Result<Option<UnixSeconds>, StoreError> {
+    let sql = "SELECT max(received_at) / 1000 FROM events
+               WHERE event_id >= :from AND event_id < :to AND source = 'webhook'";
+    let mut last = None;
+    Walk::by_text("events", "event_id", SEARCH_STEP).each(books, |connection, Slice { from, to }| {
+        let of_slice = connection
+            .prepare_cached(sql)?
+            .query_row(named_params! { ":from": from, ":to": to }, |row| row.get::<_, Option<UnixSeconds>>(0))?;
+        last = last.max(of_slice);
+        Ok(())
+    })?;
+    Ok(last)
 }
 
 /// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as
@@ -87,31 +96,24 @@ pub fn open_events(connection: &Connection) -> Result<HashMap<String, OpenEvent>
     Ok(rows.into_iter().collect())
 }
 
-/// Why events that would have granted something for these objects were not for us, or were dismissed. Walks through all events, step by step: each
-/// call reads one step from `after` on, and returns where the next one begins.
+/// Why events that would have granted something for these objects were not for us, or were dismissed. Walks through all
+/// events, in short looks.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn reasons(
-    connection: &Connection,
-    objects: &[&str],
-    after: &str,
-    found: &mut HashMap<String, String>,
-) -> Result<Option<String>, StoreError> {
-    let step = named_params! { ":after": after, ":step": SEARCH_STEP };
-    let sql = "SELECT max(event_id) AS last, count(*) AS rows FROM
-                   (SELECT event_id FROM events WHERE event_id > :after ORDER BY event_id LIMIT :step)";
-    let (last, rows): (Option<String>, i64) =
-        connection.prepare_cached(sql)?.query_row(step, |row| Ok((row.get("last")?, row.get("rows")?)))?;
-    let Some(last) = last else { return Ok(None) };
+pub fn reasons(books: &impl Look, objects: &[&str]) -> Result<HashMap<String, String>, StoreError> {
     let sql = "SELECT object_id, reason FROM events
-               WHERE event_id > :after AND event_id <= :last AND outcome = 'ignored' AND reason IS NOT NULL
+               WHERE event_id >= :from AND event_id < :to AND outcome = 'ignored' AND reason IS NOT NULL
                  AND type IN ('invoice.paid', 'invoice.payment_succeeded', 'invoice.updated',
                               'checkout.session.completed', 'checkout.session.async_payment_succeeded')
                  AND object_id IN (SELECT value FROM json_each(:objects))";
-    let parameters = named_params! { ":after": after, ":last": last, ":objects": json(objects)? };
-    found.extend(select(connection, sql, parameters, |row| Ok((row.get("object_id")?, row.get("reason")?)))?);
-    Ok((rows == SEARCH_STEP).then_some(last))
+    let (objects, mut found) = (json(objects)?, HashMap::new());
+    Walk::by_text("events", "event_id", SEARCH_STEP).each(books, |connection, Slice { from, to }| {
+        let parameters = named_params! { ":from": from, ":to": to, ":objects": objects };
+        found.extend(select(connection, sql, parameters, |row| Ok((row.get("object_id")?, row.get("reason")?)))?);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// These subscriptions, as far as they are known.

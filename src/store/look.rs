@@ -92,7 +92,6 @@ mod tests {
     use super::*;
 
     fn seen(setup: &str, walk: &Walk<'_>) -> Vec<Vec<String>> {
-        #[expect(clippy::disallowed_methods, reason = "a database that is none of ours")]
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(setup).unwrap();
         let mut slices = Vec::new();

@@ -213,7 +213,7 @@ fn silence(
     if !undelivered.iter().any(|created| is_later(&created)) {
         return Ok(());
     }
-    let last = run.place.reader.read_at_leisure(compare::last_delivery)?;
+    let last = compare::last_delivery(run.place.reader)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
     if undelivered.iter().filter(is_later).any(|created| *created > last) {
