@@ -117,7 +117,9 @@ impl Kind {
                 format!("billingd repair subscription {subject}")
             }
             Self::SubscriptionMissingAtStripe => "billingd findings acknowledge ID --reason TEXT".into(),
-            Self::EventsBeyondReach => "billingd events import FILE".into(),
+            Self::EventsBeyondReach => {
+                "billingd events import FILE, then billingd findings acknowledge ID --reason TEXT".into()
+            }
             Self::Silence | Self::EndpointDisabled => "billingd doctor".into(),
             Self::BooksBroken => "billingd verify".into(),
         }

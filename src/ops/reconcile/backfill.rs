@@ -58,10 +58,10 @@ pub(super) fn events(run: &mut Run<'_>, desk: &mut impl Desk, endpoints: Option<
     let mut spool = walk.spool;
     ingest(run, desk, &mut spool)?;
     listed?;
+    // What is lost stays lost, though the next run reaches far enough: so no run resolves it, only a person.
     if let Some(until) = run.known.until {
         run.differences.extend(reconcile::of_reach(until, reach));
     }
-    run.looked_at_all(Kind::EventsBeyondReach);
     silence(run, &walk.undelivered, walk.newest_delivered)
 }
 
