@@ -1,6 +1,7 @@
 //! One run of reconciliation, for a person or for cron.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -23,8 +24,8 @@ const SHOWN_MAX: i64 = 50;
 #[derive(Debug, Args)]
 pub(super) struct ReconcileArguments {
     /// Look back so far, such as 30d (default: since the last good run, and at least [reconcile] lookback)
-    #[arg(long, value_name = "D")]
-    since: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
+    since: Option<Duration>,
     /// Fetch no missed events; only compare
     #[arg(long)]
     no_backfill: bool,
@@ -48,7 +49,6 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
             "there is no [stripe] api_key, so nothing can be compared; a restricted, read-only key is enough"
         );
     };
-    let since_s = arguments.since.as_deref().map(seconds).transpose()?;
     let mut connection = super::beside(config)?;
     let reader = super::reader(config)?;
     let shown = RefCell::new(None::<(&'static str, Progress)>);
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
         actor: &format!("operator:{}", super::operator(arguments.operator.as_deref())),
         progress: &|what, done| show(&mut shown.borrow_mut(), what, done),
     };
-    let options = Options { since_s, no_backfill: arguments.no_backfill };
+    let options = Options { since_s: arguments.since.map(super::seconds), no_backfill: arguments.no_backfill };
     let report =
         reconcile::run(place, &mut connection, &app::reconciliation(config, app::rules_beside(config)?), options)?;
     drop(shown.into_inner());
@@ -73,10 +73,6 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
         Ended::Ok => FOUND,
         Ended::Partial | Ended::Failed => NOT_DONE,
     })
-}
-
-fn seconds(text: &str) -> anyhow::Result<i64> {
-    Ok(i64::try_from(config::parse_duration(text)?.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// One line at a time: what is done now.

@@ -426,6 +426,38 @@ fn reap_ends_with_3_when_a_person_must_look() {
     let ran = serving.run(&["reap", "--older-than", "1h"]);
     check(&ran, 3, &["1 new dead letters", "  evt_2", "events replay ID"]);
     check(&serving.run(&["reap", "--older-than", "1h"]), 0, &["no new dead letters"]);
-    check(&serving.run(&["reap", "--older-than", "soon"]), 1, &["soon"]);
     check(&serving.run(&["events", "show", "evt_2"]), 0, &["dead letter", "waited_too_long", "payment:pi_1"]);
+}
+
+/// No config and no database is asked for: the usage comes first.
+#[test]
+fn an_argument_that_cannot_be_read_is_a_usage_error_that_says_what_is_allowed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (duration, id, text) = ("write a number with a unit", "must have 1 to 255 bytes", "write a text");
+    let long = "x".repeat(513);
+    for (arguments, said) in [
+        (&["reconcile", "--since", "abc"][..], duration),
+        (&["reap", "--older-than", "soon"], duration),
+        (&["events", "list", "--since", "7"], duration),
+        (&["audit", "list", "--since", ""], duration),
+        (&["audit", "list", "--event", ""], id),
+        (&["events", "show", ""], id),
+        (&["events", "show", &long, "--payload"], id),
+        (&["events", "replay", "a\nb"], id),
+        (&["events", "dismiss", "", "--reason", "a test"], id),
+        (&["events", "dismiss", "evt_1", "--reason", " "], text),
+        (&["events", "list", "--status", "lost"], "possible values: pending, completed, failed"),
+        (&["events", "list", "--limit", "0"], "1..=100000"),
+        (&["findings", "acknowledge", "0", "--reason", "a test"], "1.."),
+        (&["findings", "acknowledge", "1", "--reason", ""], text),
+        (&["repair", "subscription", ""], id),
+        (&["repair", "subscription", "sub_1", "--to", "0"], "1.."),
+        (&["fx", "list", "--currency", "dollars"], "three letters"),
+        (&["accounts", "adjust", "cus_1", "--amount", "0", "--reason", "a", "--key", "k"], "write a whole number"),
+        (&["accounts", "adjust", "cus_1", "--amount", "1.5", "--reason", "a", "--key", "k"], "write a whole number"),
+        (&["accounts", "adjust", "cus_1", "--amount", "1", "--reason", "a", "--key", ""], text),
+        (&["accounts", "adjust", "cus_1", "--amount", "1", "--reason", "a", "--key", "k", "--unit", " "], text),
+    ] {
+        check(&run(folder.path(), arguments), 2, &[said]);
+    }
 }
