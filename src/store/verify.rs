@@ -20,7 +20,7 @@ const TOLD_MAX: usize = 20;
 /// How many rows one look sees: a small part of a second.
 const STEP: i64 = 10_000;
 
-/// The same where each row takes a search of its own.
+/// The same where each row takes a search of its own, or a hash.
 const SMALL_STEP: i64 = 1_000;
 
 /// A proof: what holds if its parts find nothing.
@@ -235,7 +235,7 @@ fn walk(books: &impl Look, walk: &Walk<'_>, sql: &str, found: &mut Vec<String>) 
 
 fn chain(books: &impl Look, head: &mut Head, found: &mut Vec<String>) -> Result<(), StoreError> {
     loop {
-        match books.look(|connection| audit::walk(connection, *head, STEP))? {
+        match books.look(|connection| audit::walk(connection, *head, SMALL_STEP))? {
             Ok(next) if next == *head => return Ok(()),
             Ok(next) => *head = next,
             Err(Broken { seq, problem }) => {

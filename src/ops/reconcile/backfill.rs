@@ -62,7 +62,7 @@ pub(super) fn events(run: &mut Run<'_>, desk: &mut impl Desk, endpoints: Option<
     if let Some(until) = run.known.until {
         run.differences.extend(reconcile::of_reach(until, reach));
     }
-    silence(run, &walk.undelivered, walk.newest_delivered)
+    silence(run, endpoints, &walk.undelivered, walk.newest_delivered)
 }
 
 /// What the events since a little before the run are about: the objects were looked at while they changed.
@@ -205,6 +205,7 @@ fn knows_types(error: &ApiError) -> bool {
 /// No delivery since Stripe has events for us.
 fn silence(
     run: &mut Run<'_>,
+    endpoints: Option<&[Endpoint]>,
     undelivered: &[UnixSeconds],
     newest_delivered: Option<UnixSeconds>,
 ) -> Result<(), Trouble> {
@@ -217,7 +218,7 @@ fn silence(
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
     if undelivered.iter().filter(is_later).any(|created| *created > last) {
-        run.differences.push(reconcile::of_silence(&run.rules.paths, last));
+        run.differences.extend(reconcile::of_silence(&run.rules.paths, endpoints, last));
     }
     Ok(())
 }
