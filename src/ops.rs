@@ -25,4 +25,5 @@ pub mod resolve;
 pub mod restore;
 pub mod retain;
 mod reverse;
+mod seen;
 pub mod verify;

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::config::Config;
-use crate::ops::adopt::{self, Adopted};
+use crate::ops::adopt::{self, Adopted, Place};
+use crate::store::open;
 
 use super::output::{Output, Table, plain};
 use super::progress::Progress;
@@ -36,14 +37,15 @@ pub(super) fn run(arguments: &AdoptArguments, config: &Config, output: &Output) 
     let errand = super::errand(config, arguments.operator.as_deref())?;
     let mut connection = super::beside(config)?;
     let mut progress = Progress::new("customers and subscriptions read", None);
-    let plan = adopt::plan(&connection, &client, &errand, clock::now(), &mut |read| progress.at(count(read)))?;
+    let place = Place { books: &*connection, folder: open::folder_of(&config.database.path), api: &client };
+    let plan = adopt::plan(place, &errand, clock::now(), &mut |read| progress.at(count(read)))?;
     drop(progress);
     let mut progress = Progress::new("events", Some(count(plan.events())));
     let mut ran = |events: usize| progress.at(count(events));
     let adopted = if arguments.apply {
-        adopt::apply(&mut connection, &errand, &plan, clock::now(), &mut ran)?
+        adopt::apply(&mut connection, &errand, plan, clock::now(), &mut ran)?
     } else {
-        adopt::rehearse(&mut connection, &errand, &plan, clock::now(), &mut ran)?
+        adopt::rehearse(&mut connection, &errand, plan, clock::now(), &mut ran)?
     };
     drop(progress);
     let warnings = if config.credits.since.is_none() { vec![NO_CUTOVER] } else { Vec::new() };

@@ -1,9 +1,8 @@
 //! What was given twice: the first grant of each thing that was paid stays, the others are too many. `repair` reverses
 //! them, and reconciliation tells them.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, RandomState};
 
 use rusqlite::Connection;
 

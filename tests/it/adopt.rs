@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use billingd::app;
-use billingd::ops::adopt::{self, AdoptError, Adopted};
+use billingd::ops::adopt::{self, AdoptError, Adopted, Place};
 use billingd::ops::ingest::{Errand, Rules};
 use billingd::store::open;
 use billingd::stripe::client::Kind;
@@ -30,9 +30,11 @@ pub(crate) fn errand(billing: &Billing) -> Errand {
 fn adopts_at(billing: &Billing, fake: &FakeStripe, now: i64, applies: bool) -> Result<Adopted, AdoptError> {
     let errand = errand(billing);
     let mut connection = open::beside(&billing.database(), &binding()).expect("a connection beside the server");
-    let plan = adopt::plan(&connection, fake, &errand, now * 1000, &mut |_| {})?;
+    let folder = billing.database();
+    let place = Place { books: &*connection, folder: open::folder_of(&folder), api: fake };
+    let plan = adopt::plan(place, &errand, now * 1000, &mut |_| {})?;
     let run = if applies { adopt::apply } else { adopt::rehearse };
-    Ok(run(&mut connection, &errand, &plan, now * 1000, &mut |_| {})?)
+    Ok(run(&mut connection, &errand, plan, now * 1000, &mut |_| {})?)
 }
 
 fn adopts(billing: &Billing, fake: &FakeStripe) -> Adopted {

@@ -6,10 +6,11 @@ use crate::domain::event::Invoice;
 use crate::domain::facts::Asked;
 use crate::domain::ids::InvoiceId;
 use crate::domain::reconcile::{self, InvoiceHere, Kind};
+use crate::ops::seen::Seen;
 use crate::store::compare::{self, Unseen};
 use crate::stripe::lists::{self, INVOICES};
 
-use super::run::{Run, Seen, Trouble, look_ups};
+use super::run::{Run, Trouble, look_ups};
 
 /// An invoice may be paid so long after it was made, in seconds.
 const PAID_LATE_S: i64 = 60 * 86_400;

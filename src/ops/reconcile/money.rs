@@ -7,12 +7,13 @@ use crate::domain::event::{Charge, Dispute, PaymentRef, Refund, UnixSeconds};
 use crate::domain::facts::{Asked, Root};
 use crate::domain::ids::{ChargeId, DisputeId, EventId, PaymentId, RefundId};
 use crate::domain::reconcile::{self, Kind, MoneyBack, OpenEvent};
+use crate::ops::seen::Seen;
 use crate::store::{StoreError, compare, payments};
 use crate::stripe::ask::{self, NoAnswer};
 use crate::stripe::client::Kind as ApiKind;
 use crate::stripe::lists::{self, DISPUTES, REFUNDS};
 
-use super::run::{Run, Seen, Trouble, look_ups};
+use super::run::{Run, Trouble, look_ups};
 
 /// Compares the refunds of the window, and those that can still change.
 pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
