@@ -25,8 +25,9 @@ use crate::store::spool::Spool;
 use crate::store::{Desk, Look, StoreError, accounts, audit, savepoint, subscriptions};
 use crate::stripe::ask::NoAnswer;
 use crate::stripe::client::{Api, ApiError};
+use crate::stripe::lists::{self, CUSTOMERS, SUBSCRIPTIONS};
 use crate::stripe::made::{self, Envelope};
-use crate::stripe::{all, wire};
+use crate::stripe::wire;
 
 /// How many events one transaction runs, so that deliveries never wait long; those of one account stay together.
 const CHUNK: usize = 64;
@@ -142,21 +143,25 @@ pub fn plan<B: Look>(
     seen: &mut dyn FnMut(usize),
 ) -> Result<Plan, AdoptError> {
     let (api, livemode) = (place.api, errand.rules().policy.livemode);
-    if let Some(other) = all::livemode(api)?.filter(|told| *told != livemode) {
+    if let Some(other) = lists::livemode(api)?.filter(|told| *told != livemode) {
         return Err(AdoptError::OtherMode(other));
     }
     let began = api.time().unwrap_or(now / 1000);
     let plan = Plan { events: Spool::create(place.folder)?, report: Adopted::default() };
-    let mut lists = Lists { books: place.books, errand, began, plan, customers: Seen::default(), read: 0 };
-    for page in all::customers(api) {
-        lists.page("customer.updated", &page?)?;
-        seen(lists.read);
+    let mut look = Lists { books: place.books, errand, began, plan, customers: Seen::default(), read: 0 };
+    for page in CUSTOMERS.texts(api, &[]) {
+        for customer in page? {
+            look.object(CUSTOMERS.carried_by, customer.get())?;
+        }
+        seen(look.read);
     }
-    for page in all::subscriptions(api) {
-        lists.page("customer.subscription.updated", &page?)?;
-        seen(lists.read);
+    for page in SUBSCRIPTIONS.texts(api, &[("status", "all")]) {
+        for subscription in page? {
+            look.object(SUBSCRIPTIONS.carried_by, &lists::with_all_items(api, &subscription)?)?;
+        }
+        seen(look.read);
     }
-    Ok(lists.plan)
+    Ok(look.plan)
 }
 
 /// The lists, while they are read.
@@ -176,15 +181,8 @@ struct Made {
 }
 
 impl<B: Look> Lists<'_, B> {
-    fn page(&mut self, kind: &'static str, objects: &[String]) -> Result<(), AdoptError> {
-        for object in objects {
-            self.read += 1;
-            self.object(kind, object)?;
-        }
-        Ok(())
-    }
-
     fn object(&mut self, kind: &'static str, object: &str) -> Result<(), AdoptError> {
+        self.read += 1;
         let first = self.made(kind, object, None)?;
         match &first.event.body {
             Body::Customer(customer) => {

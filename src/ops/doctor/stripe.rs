@@ -4,7 +4,7 @@ use super::Check;
 use crate::clock::UnixMillis;
 use crate::domain::reconcile::{Endpoint, is_same_path};
 use crate::stripe::client::{Api, ApiError, Kind};
-use crate::stripe::{all, lists, wire};
+use crate::stripe::{lists, wire};
 
 /// What billingd reads, and what for.
 const READS: &[(&str, &str)] = &[
@@ -107,7 +107,7 @@ fn compare_clocks(here: i64, told: i64) -> Check {
 }
 
 fn mode(api: &dyn Api, expected: &Expected<'_>) -> Option<Check> {
-    let told = all::livemode(api).ok()??;
+    let told = lists::livemode(api).ok()??;
     Some(if told == expected.livemode {
         Check::ok("mode", format!("the key opens {} mode, as the config says", name(told)))
     } else {
