@@ -7,6 +7,7 @@
 //! Reading order: [`ids`], [`money`] and [`exchange`] are the atoms, [`event`] is what Stripe told us in our own words,
 //! [`policy`] is what the operator configured; [`grant`], [`clawback`] and [`subscription`] are the rules of credits,
 //! of taking them back and of tiers; [`decide`] puts them together, from [`facts`] to a [`decision`]; [`reconcile`] says what differs from Stripe.
+//! [`words`] has numbers and times as people read them.
 
 pub mod clawback;
 pub mod decide;
@@ -20,3 +21,4 @@ pub mod money;
 pub mod policy;
 pub mod reconcile;
 pub mod subscription;
+pub mod words;

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::config::Config;
+use crate::domain::words::counted;
 use crate::ops::adopt::{self, Adopted, Place};
 use crate::store::open;
 
@@ -59,9 +60,13 @@ fn count(number: usize) -> u64 {
 
 fn render(shown: &Shown<'_>) -> String {
     let Shown { adopted, warnings } = shown;
-    let mut text = format!("at Stripe: {} customers, {} subscriptions", adopted.customers, adopted.subscriptions);
+    let mut text = format!(
+        "at Stripe: {}, {}",
+        counted(adopted.customers, "customer"),
+        counted(adopted.subscriptions, "subscription")
+    );
     if adopted.left_out > 0 {
-        text.push_str(&format!("; {} more ended with a deleted customer and are left out", adopted.left_out));
+        text.push_str(&format!("; left out, because they ended with a deleted customer: {}", adopted.left_out));
     }
     text.push_str("\n\n");
     let done = if adopted.applied { "CHANGED" } else { "WOULD CHANGE" };
@@ -76,7 +81,7 @@ fn render(shown: &Shown<'_>) -> String {
     }
     text.push_str(&table.render("nothing"));
     text.push_str(&format!(
-        "\n{} were as they are at Stripe; of {} a webhook told something newer\n",
+        "\nknown as they are at Stripe: {}; a webhook told something newer: {}\n",
         adopted.as_known, adopted.told_later
     ));
     for one in &adopted.problems {

@@ -10,6 +10,8 @@ use serde::Serialize;
 use crate::domain::event::UnixSeconds;
 use crate::domain::money::{self, Currency};
 
+pub(super) use crate::domain::words::age;
+
 /// Where a command shows its result.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
@@ -118,17 +120,6 @@ pub(super) fn time(at: UnixSeconds) -> String {
 /// A size for people.
 pub(super) fn size(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
-}
-
-/// How long something has lasted, by its two largest units.
-pub(super) fn age(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, seconds) => format!("{seconds}s"),
-        (0, 0, minutes, _) => format!("{minutes}m"),
-        (0, hours, minutes, _) => format!("{hours}h {minutes}m"),
-        (days, hours, ..) => format!("{days}d {hours}h"),
-    }
 }
 
 /// An amount of a unit for people: money with its decimals, credits as they are.

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::clock;
 use crate::config::{self, Config};
+use crate::domain::words::counted;
 use crate::ops::reap::{self, Reaped};
 
 use super::output::{Output, plain};
@@ -32,14 +33,18 @@ pub(super) fn run(arguments: &ReapArguments, config: &Config, output: &Output) -
 
 fn render(reaped: &Reaped) -> String {
     let mut text = format!(
-        "{} ran again: {} completed, {} still waiting, {} failed; {} held tiers ended\n",
-        reaped.ran, reaped.completed, reaped.pending, reaped.failed, reaped.downgrades
+        "{} ran again: {} completed, {} still waiting, {} failed; {} ended\n",
+        reaped.ran,
+        reaped.completed,
+        reaped.pending,
+        reaped.failed,
+        counted(reaped.downgrades, "held tier")
     );
     if reaped.dead_letters.is_empty() {
         text.push_str("no new dead letters\n");
         return text;
     }
-    text.push_str(&format!("{} new dead letters, a person must look at them:\n", reaped.dead_letters.len()));
+    text.push_str(&format!("{}, for a person to look at:\n", counted(reaped.dead_letters.len(), "new dead letter")));
     for id in &reaped.dead_letters {
         text.push_str(&format!("  {}\n", plain(id)));
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
+use crate::domain::words::counted;
 use crate::ops::reconcile::{self, Counts, Ended, Options, Place, Report};
 use crate::stop::Stop;
 use crate::store::{findings, open};
@@ -112,8 +113,12 @@ fn looked_at(counts: &Counts) -> String {
     format!(
         "events       {events}, {undelivered} of them not delivered by Stripe; {missing} never came: {completed} \
          completed, {pending} waiting, {failed} failed\n\
-         compared     {} subscriptions, {} invoices, {} checkout sessions, {} refunds, {} disputes\n",
-        counts.subscriptions, counts.invoices, counts.checkouts, counts.refunds, counts.disputes
+         compared     {}, {}, {}, {}, {}\n",
+        counted(counts.subscriptions, "subscription"),
+        counted(counts.invoices, "invoice"),
+        counted(counts.checkouts, "checkout session"),
+        counted(counts.refunds, "refund"),
+        counted(counts.disputes, "dispute")
     )
 }
 

@@ -288,7 +288,7 @@ fn adopt_tells_people_and_programs() {
     let url = served.url();
     let key = [("BILLINGD__STRIPE__API_KEY", "rk_test_hush"), ("BILLINGD__STRIPE__API_BASE", &url)];
     let dry = "\
-at Stripe: 3 customers, 3 subscriptions; 1 more ended with a deleted customer and are left out
+at Stripe: 3 customers, 3 subscriptions; left out, because they ended with a deleted customer: 1
 
    WOULD CHANGE
 3  accounts, new
@@ -296,7 +296,7 @@ at Stripe: 3 customers, 3 subscriptions; 1 more ended with a deleted customer an
 3  subscriptions
 2  tiers of accounts
 
-0 were as they are at Stripe; of 0 a webhook told something newer
+known as they are at Stripe: 0; a webhook told something newer: 0
 warning: [credits] since is empty: an invoice that was paid before the move grants as soon as an event of it comes; set \
 it to the day of the move
 nothing is changed yet; run the same with --apply
@@ -308,7 +308,7 @@ nothing is changed yet; run the same with --apply
     assert_eq!((status, &told["applied"], &told["tiers_changed"]), (0, &json!(true), &json!(2)));
     assert_eq!(billing.rows("SELECT DISTINCT actor FROM v_audit"), ["operator:bob"]);
     let (status, again) = says(&billing, &["adopt", "--apply"], &key);
-    assert!(status == 0 && again.contains("\n6 were as they are at Stripe"), "{again}");
+    assert!(status == 0 && again.contains("\nknown as they are at Stripe: 6;"), "{again}");
     let no_key = "billingd: this asks Stripe, and there is no [stripe] api_key; a restricted key that may only read is \
                   enough\n";
     assert_eq!(says(&billing, &["adopt"], &[]), (1, no_key.to_owned()));

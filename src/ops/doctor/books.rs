@@ -2,9 +2,10 @@
 
 use rusqlite::Connection;
 
-use super::{Check, age};
+use super::Check;
 use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
+use crate::domain::words::{age, counted};
 use crate::ops::ingest::last_verified;
 use crate::store::{StoreError, health, jobs, open};
 
@@ -102,7 +103,7 @@ fn events(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> 
     if counts.dead_letters > 0 {
         checks.push(Check::problem(
             "events",
-            format!("{} dead letters", counts.dead_letters),
+            counted(counts.dead_letters, "dead letter"),
             "nobody tries them again: what they tell is not in the books",
             "`billingd events list --status failed` tells why; remove the cause, then `billingd events replay ID`, or dismiss it",
         ));
