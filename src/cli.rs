@@ -24,10 +24,12 @@ mod repair;
 mod send;
 mod serve;
 mod tables;
+mod values;
 mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -273,10 +275,13 @@ fn account_named(reader: &Reader, name: &str) -> anyhow::Result<String> {
 }
 
 /// Seconds of the moment that lies `since` before now.
-fn moment(since: Option<&str>) -> anyhow::Result<Option<i64>> {
-    let Some(text) = since else { return Ok(None) };
-    let duration = config::parse_duration(text)?;
-    Ok(Some(clock::now() / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
+fn moment(since: Option<Duration>) -> Option<i64> {
+    since.map(|since| clock::now() / 1000 - seconds(since))
+}
+
+/// Whole seconds.
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The name for the audit log: as given, else the login name of whoever called `sudo`, else of this user.

@@ -22,6 +22,7 @@ pub mod invoices;
 pub mod jobs;
 pub mod ledger;
 pub mod lock;
+pub mod look;
 pub mod migrations;
 pub mod open;
 pub(crate) mod partial;
@@ -47,3 +48,4 @@ pub mod written;
 
 pub use desk::Desk;
 pub use error::StoreError;
+pub use look::Look;

@@ -11,7 +11,7 @@ use crate::ops::story::{self, AccountStory};
 use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
 
 use super::output::{Output, Table, amount, or_dash, plain, time};
-use super::{DONE, tables};
+use super::{DONE, tables, values};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -43,16 +43,16 @@ pub(super) struct AdjustArguments {
     /// The customer's id, or your own reference for it
     account: String,
     /// How much; negative takes
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = values::amount)]
     amount: i64,
     /// Why; goes into the audit log
-    #[arg(long)]
+    #[arg(long, value_parser = values::text)]
     reason: String,
     /// Names this change: repeating it changes nothing
-    #[arg(long)]
+    #[arg(long, value_parser = values::text)]
     key: String,
     /// The unit of the amount
-    #[arg(long, default_value = "credits")]
+    #[arg(long, default_value = "credits", value_parser = values::text)]
     unit: String,
     /// Who does this, for the audit log (default: the login name)
     #[arg(long = "as", value_name = "NAME")]

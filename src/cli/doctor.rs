@@ -3,8 +3,11 @@
 use crate::app;
 use crate::clock;
 use crate::config::Config;
+use crate::domain::words::counted;
 use crate::jobs;
-use crate::ops::doctor::{Check, Health, books, files, stripe};
+use crate::ops::backup::{self, Remembered};
+use crate::ops::doctor::files::{self, Backups};
+use crate::ops::doctor::{Check, Health, books, stripe};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
 
@@ -14,7 +17,8 @@ use super::{DONE, FOUND, check};
 pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let now = clock::now();
     let mut checks = of_config(config);
-    checks.extend(files::checks(&config.database.path, &jobs::shelf(config).folder, config.stripe.livemode, now));
+    let backups = Backups { folder: jobs::shelf(config).folder, by_command: last_backup(config) };
+    checks.extend(files::checks(&config.database.path, &backups, config.stripe.livemode, now));
     checks.extend(of_books(config, now));
     checks.extend(of_stripe(config));
     output.show(&checks, |checks| render(checks))?;
@@ -31,6 +35,11 @@ fn of_config(config: &Config) -> Vec<Check> {
     let fix = "`billingd check` shows the config; run this as the service's user, or as root";
     let why = "the service does not start without it";
     problems.into_iter().map(|problem| Check::problem("config", problem, why, fix)).collect()
+}
+
+/// What is wrong with the database is told with the books.
+fn last_backup(config: &Config) -> Option<Remembered> {
+    Reader::open(&config.database.path, 1).and_then(|reader| reader.read(backup::remembered)).ok().flatten()
 }
 
 fn of_books(config: &Config, now: i64) -> Vec<Check> {
@@ -90,8 +99,7 @@ fn render(checks: &[Check]) -> String {
     let problems = checks.iter().filter(|check| check.health == Health::Problem).count();
     text.push_str(&match problems {
         0 => "\nall is well\n".to_owned(),
-        1 => "\n1 problem\n".to_owned(),
-        more => format!("\n{more} problems\n"),
+        some => format!("\n{}\n", counted(some, "problem")),
     });
     text
 }

@@ -7,8 +7,8 @@ use crate::config::Config;
 use crate::ops::findings::{Advised, acknowledge};
 use crate::store::findings;
 
-use super::DONE;
 use super::output::{Output, Table, amount, or_dash, time};
+use super::{DONE, values};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -26,10 +26,10 @@ pub(super) enum Command {
     #[command(after_help = "Example:\n  billingd findings acknowledge 7 --reason 'refunded by bank transfer'")]
     Acknowledge {
         /// Its number
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
         id: i64,
         /// Why
-        #[arg(long, value_name = "TEXT")]
+        #[arg(long, value_name = "TEXT", value_parser = values::text)]
         reason: String,
         /// Who does this, for the audit log (default: the login name)
         #[arg(long = "as", value_name = "NAME")]

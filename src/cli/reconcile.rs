@@ -1,6 +1,7 @@
 //! One run of reconciliation, for a person or for cron.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -26,8 +27,8 @@ const SHOWN_MAX: i64 = 50;
 #[derive(Debug, Args)]
 pub(super) struct ReconcileArguments {
     /// Look back so far, such as 30d (default: since the last good run, and at least [reconcile] lookback)
-    #[arg(long, value_name = "D")]
-    since: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
+    since: Option<Duration>,
     /// Fetch no missed events; only compare
     #[arg(long)]
     no_backfill: bool,
@@ -54,7 +55,6 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
             "there is no [stripe] api_key, so nothing can be compared; a restricted, read-only key is enough"
         );
     };
-    let since_s = arguments.since.as_deref().map(seconds).transpose()?;
     let mut connection = super::beside(config)?;
     let reader = super::reader(config)?;
     let shown = RefCell::new(None::<(&'static str, Progress)>);
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
         actor: &format!("operator:{}", super::operator(arguments.operator.as_deref())),
         progress: &|what, done| show(&mut shown.borrow_mut(), what, done),
     };
-    let options = Options { since_s, no_backfill: arguments.no_backfill };
+    let options = Options { since_s: arguments.since.map(super::seconds), no_backfill: arguments.no_backfill };
     let report =
         reconcile::run(place, &mut connection, &app::reconciliation(config, app::rules_beside(config)?), options)?;
     drop(shown.into_inner());
@@ -81,10 +81,6 @@ pub(super) fn run(arguments: &ReconcileArguments, config: &Config, output: &Outp
         Ended::Ok => FOUND,
         Ended::Partial | Ended::Failed => NOT_DONE,
     })
-}
-
-fn seconds(text: &str) -> anyhow::Result<i64> {
-    Ok(i64::try_from(config::parse_duration(text)?.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// One line at a time: what is done now.
@@ -132,11 +128,15 @@ fn looked_at(counts: &Counts) -> String {
     let mut text = format!(
         "events       {events}, {undelivered} of them not delivered by Stripe; {missing} never came: {completed} \
          completed, {pending} waiting, {failed} failed\n\
-         compared     {} subscriptions, {} invoices, {} checkout sessions, {} refunds, {} disputes\n",
-        counts.subscriptions, counts.invoices, counts.checkouts, counts.refunds, counts.disputes
+         compared     {}, {}, {}, {}, {}\n",
+        counted(counts.subscriptions, "subscription"),
+        counted(counts.invoices, "invoice"),
+        counted(counts.checkouts, "checkout session"),
+        counted(counts.refunds, "refund"),
+        counted(counts.disputes, "dispute")
     );
     if let Some(since) = counts.silent_since {
-        let events = counted(i64::try_from(counts.silent).unwrap_or(i64::MAX), "event");
+        let events = counted(counts.silent, "event");
         text.push_str(&format!(
             "SILENCE      Stripe has {events} for us, and has delivered nothing since {}\n",
             time(since)

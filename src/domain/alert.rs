@@ -294,7 +294,7 @@ fn pending(events: &Open, thresholds: &Thresholds, now: UnixSeconds) -> Option<C
 fn findings(seen: &[Findings], now: UnixSeconds) -> Option<Condition> {
     let since = seen.iter().map(|one| one.since).min()?;
     let kinds: Vec<String> = seen.iter().map(|one| format!("{} {}", one.count, one.kind)).collect();
-    let all = counted(seen.iter().map(|one| one.count).sum(), "open finding");
+    let all = counted(seen.iter().map(|one| one.count).sum::<i64>(), "open finding");
     let text = format!("{all} ({}), the first seen {} ago", kinds.join(", "), age(now - since));
     Some(Condition::new("findings", Some(since), text, "`billingd findings list` tells what to do about each"))
 }

@@ -1,9 +1,12 @@
 //! Numbers and times in words, for texts that people read.
 
+use std::fmt::Display;
+
 /// How many of something: `1 event`, `2 events`.
 #[must_use]
-pub fn counted(count: i64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// How long something has lasted, in seconds, by its two largest units.

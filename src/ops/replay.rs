@@ -399,7 +399,7 @@ fn became(
             };
             (end, reason)
         }
-        Some(Answer::Pending { needs }) => (End::Pending, Some(format!("waits for {needs}"))),
+        Some(Answer::Pending { needs }) => (End::Pending, Some(needs)),
         Some(Answer::Failed { .. }) => (End::Failed, error()?),
         Some(Answer::DeadLetter { .. }) => (End::DeadLetter, error()?),
         Some(Answer::Duplicate { .. }) | None => (End::AlreadyCompleted, None),

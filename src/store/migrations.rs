@@ -139,8 +139,9 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::store::health;
     use crate::store::open::{self, Binding};
-    use crate::store::{health, verify};
+    use crate::store::verify::{self, FileCheck};
 
     const NEXT: &str = "ALTER TABLE meta ADD COLUMN note TEXT";
 
@@ -202,7 +203,7 @@ mod tests {
             assert_eq!(version(&open::for_reading(&kept).unwrap()).unwrap(), i64::try_from(held).unwrap());
             let dead = health::dead_letters(&server.connection).unwrap();
             assert_eq!((dead.count, dead.first), (1, Some(("evt_1".to_owned(), 7))));
-            let proven = verify::all(&server.connection).unwrap();
+            let proven = verify::all(&server.connection, FileCheck::Whole).unwrap().proven;
             assert_eq!(proven.into_iter().flat_map(|proof| proof.violations).collect::<Vec<_>>(), Vec::<String>::new());
             server.connection.execute_batch("DELETE FROM fx_rates").unwrap_err();
         }

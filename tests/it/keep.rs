@@ -647,7 +647,7 @@ fn what_prune_backup_and_restore_say() {
     let ran = serving.run(&["backup", "copy.backup"]);
     let out = said(&ran.out).replace(" KiB", "");
     let out = out.split_once(": ").and_then(|(path, rest)| Some((path, rest.split_once(", ")?.1))).unwrap();
-    let expected = "1 events, 1 audit rows, head HASH\n\
+    let expected = "1 event, 1 audit row, head HASH\n\
                     it is one file, proven to be whole; it holds customers' data\n\
                     to restore it: stop the service, then `billingd restore copy.backup`";
     assert_eq!((ran.status, out), (0, ("copy.backup", expected)));
@@ -667,7 +667,7 @@ fn what_prune_backup_and_restore_say() {
     );
     drop(command);
     let ran = serving.run(&["restore", "copy.backup", "--as", "alice"]);
-    let expected = "billingd.db is copy.backup now: 1 events, 2 audit rows, head HASH\n\
+    let expected = "billingd.db is copy.backup now: 1 event, 2 audit rows, head HASH\n\
                     the books are whole\n\
                     the former database is kept: billingd.db.before-restore-TIME\n\
                     next: start the service, then `billingd reconcile` fetches from Stripe what came after the backup";

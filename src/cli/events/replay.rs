@@ -20,7 +20,7 @@ use crate::stripe::client::Client;
 
 use super::super::output::{Output, Table, amount, or_dash, plain};
 use super::super::progress::Progress;
-use super::super::{DONE, FOUND, beside, errand};
+use super::super::{DONE, FOUND, beside, errand, values};
 
 /// More results than this are summed up, and only those that a person should look at are listed.
 const LISTED_MAX: usize = 20;
@@ -29,8 +29,9 @@ const LISTED_MAX: usize = 20;
 #[command(group(ArgGroup::new("which").required(true).multiple(true).args(["ids", "failed", "pending", "outcome", "kind"])))]
 pub(in crate::cli) struct ReplayArguments {
     /// The events' ids
-    #[arg(value_name = "ID", conflicts_with_all = ["failed", "pending", "outcome", "kind"])]
-    ids: Vec<String>,
+    #[arg(value_name = "ID", value_parser = values::event,
+          conflicts_with_all = ["failed", "pending", "outcome", "kind"])]
+    ids: Vec<EventId>,
     /// All failed events, dead letters too
     #[arg(long)]
     failed: bool,
@@ -151,8 +152,7 @@ fn plan(arguments: &ReplayArguments, connection: &Connection) -> anyhow::Result<
         };
         return Ok(replay::plan(connection, &choice)?);
     }
-    let ids = arguments.ids.iter().map(|id| EventId::parse(id)).collect::<Result<Vec<_>, _>>()?;
-    let ids = EventId::each_once(&ids);
+    let ids = EventId::each_once(&arguments.ids);
     if let Some(unknown) = replay::unknown(connection, &ids)?.first() {
         anyhow::bail!("there is no event {unknown}; nothing ran again; `billingd events list` shows the newest");
     }

@@ -61,11 +61,11 @@ pub(super) fn events(run: &mut Run<'_>, desk: &mut impl Desk, endpoints: Option<
     let mut spool = walk.spool;
     ingest(run, desk, &mut spool)?;
     listed?;
+    // What is lost stays lost, though the next run reaches far enough: so no run resolves it, only a person.
     if let Some(until) = run.known.until {
         run.differences.extend(reconcile::of_reach(until, reach));
     }
-    run.looked_at_all(Kind::EventsBeyondReach);
-    silence(run, &walk.undelivered, walk.newest_delivered)
+    silence(run, endpoints, &walk.undelivered, walk.newest_delivered)
 }
 
 /// What the events since a little before the run are about: the objects were looked at while they changed.
@@ -214,6 +214,7 @@ fn knows_types(error: &ApiError) -> bool {
 /// No delivery since Stripe has events for us.
 fn silence(
     run: &mut Run<'_>,
+    endpoints: Option<&[Endpoint]>,
     undelivered: &[UnixSeconds],
     newest_delivered: Option<UnixSeconds>,
 ) -> Result<(), Trouble> {
@@ -222,13 +223,13 @@ fn silence(
     if !undelivered.iter().any(|created| is_later(&created)) {
         return Ok(());
     }
-    let last = run.place.reader.read_at_leisure(compare::last_delivery)?;
+    let last = run.place.reader.read(compare::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
     let silent = undelivered.iter().filter(is_later).filter(|created| **created > last).count();
     if silent > 0 {
         (run.counts.silent, run.counts.silent_since) = (silent as u64, Some(last));
-        run.differences.push(reconcile::of_silence(&run.rules.paths, last));
+        run.differences.extend(reconcile::of_silence(&run.rules.paths, endpoints, last));
     }
     Ok(())
 }

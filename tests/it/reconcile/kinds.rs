@@ -2,7 +2,9 @@
 
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::findings::acknowledge;
+use billingd::ops::ingest::{self, Errand};
 use billingd::ops::reconcile::Ended;
+use billingd::ops::{import_ledger, repair};
 use serde_json::{Value, json};
 
 use super::{DAY, Site};
@@ -242,7 +244,35 @@ fn one_payment_that_is_granted_twice() {
         &invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 2_000),
         &event(Shape::Old, "evt_2", "checkout.session.completed", checkout),
     ]);
-    assert_eq!(site.finds(), ["duplicate_grant pi_of_in_1"]);
+    assert_eq!(site.finds(), ["duplicate_grant in_1"]);
+}
+
+#[test]
+fn what_is_called_granted_twice_is_what_repair_would_reverse() {
+    let mut site = site();
+    let errand = Errand::new(
+        ingest::Rules { policy: site.rules.policy.clone(), metadata_key: "account_id".into() },
+        "operator:alice",
+    );
+    // Rows for a payment that no grant is of yet, two rows for another one, and two units of one invoice.
+    let table = "account_id,unit,amount,source_event_id,source_object\n\
+                 cus_1,credits,100,evt_a,pi_of_in_1\n\
+                 cus_1,credits,40,evt_b,pi_5\n\
+                 cus_1,credits,40,evt_c,pi_5\n\
+                 cus_1,credits,70,evt_e,in_3\n\
+                 cus_1,tokens,5,evt_f,in_3\n";
+    let rows = import_ledger::read(table.as_bytes()).expect("a table");
+    import_ledger::apply(&mut site.connection, &rows, &errand, site.now * 1000).expect("an import");
+    site.has_invoice("in_1", &json!({}));
+    site.hears([&invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 2_000)]);
+    assert_eq!(site.finds(), ["duplicate_grant in_1", "duplicate_grant pi_5"]);
+    let told = site.rows("SELECT expected FROM v_findings ORDER BY subject");
+    assert_eq!(told[0], "grant:invoice:in_1 alone");
+    let repaired = repair::apply(&mut site.connection, &errand, site.now * 1000).expect("a repair");
+    let named = |one: &repair::Duplicate| format!("also {}", one.extra.fact);
+    let reversed: Vec<String> = repaired.duplicates.iter().map(named).collect();
+    assert_eq!(site.rows("SELECT actual FROM v_findings ORDER BY subject"), reversed);
+    assert_eq!(site.finds(), NOTHING);
 }
 
 #[test]
@@ -337,8 +367,14 @@ fn a_gap_that_stripe_has_forgotten() {
     let mut site = site();
     assert_eq!(site.finds(), NOTHING, "before the first run, nothing is known to be missing");
     site.now += 31 * DAY;
-    assert_eq!(site.finds(), ["events_beyond_reach /v1/events"]);
+    let gap = ["events_beyond_reach /v1/events"];
+    assert_eq!(site.finds(), gap);
+    site.now += DAY;
+    assert_eq!(site.finds(), gap, "the events are as lost as before");
+    acknowledge(&mut site.connection, 1, "looked through the logs", "ann", site.now * 1000).unwrap();
     assert_eq!(site.finds(), NOTHING);
+    site.now += 31 * DAY;
+    assert_eq!(site.finds(), gap, "another gap");
 }
 
 #[test]
