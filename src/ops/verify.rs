@@ -34,7 +34,7 @@ pub fn verify(books: &impl Look) -> Result<Report, StoreError> {
 /// than a look may is cut short.
 ///
 /// # Errors
-/// As [`verify`].
+/// As [`verify()`].
 pub fn verify_in_short_looks(books: &Reader) -> Result<Report, StoreError> {
     report(books, FileCheck::TableByTable)
 }
