@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(health::pending(&server.connection, 30_000).unwrap().count, 0);
         health::open_findings(&server.connection).unwrap();
         answers(&server.connection, NOW).unwrap();
-        let all = "SELECT count(*) FROM events WHERE received_at < 9";
+        let all = "SELECT count(*) FROM events WHERE created_at < 9";
         server.connection.query_row(all, [], |_| Ok(())).unwrap_err();
     }
 }
