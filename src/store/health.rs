@@ -58,7 +58,8 @@ pub fn received_since(connection: &Connection, since: UnixMillis) -> Result<i64,
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn dead_letters(connection: &Connection) -> Result<Open, StoreError> {
-    let sql = "SELECT count(*) AS count, min(received_at) AS first_at, event_id FROM events WHERE dead_letter = 1";
+    let sql = "SELECT count(*) AS count, min(received_at) AS first_at, event_id
+               FROM events INDEXED BY events_dead WHERE dead_letter = 1";
     Ok(connection.prepare_cached(sql)?.query_row([], open)?)
 }
 
@@ -68,7 +69,7 @@ pub fn dead_letters(connection: &Connection) -> Result<Open, StoreError> {
 /// [`StoreError::Sql`].
 pub fn failed(connection: &Connection, received_until: UnixMillis) -> Result<Open, StoreError> {
     // The first term is that of the index of open events.
-    let sql = "SELECT count(*) AS count, min(received_at) AS first_at, event_id FROM events
+    let sql = "SELECT count(*) AS count, min(received_at) AS first_at, event_id FROM events INDEXED BY events_open
                WHERE status <> 'completed' AND status = 'failed' AND dead_letter = 0 AND received_at <= :until";
     Ok(connection.prepare_cached(sql)?.query_row(named_params! { ":until": received_until }, open)?)
 }
@@ -78,7 +79,7 @@ pub fn failed(connection: &Connection, received_until: UnixMillis) -> Result<Ope
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn pending(connection: &Connection, received_until: UnixMillis) -> Result<Open, StoreError> {
-    let sql = "SELECT count(*) AS count, min(received_at) AS first_at, event_id FROM events
+    let sql = "SELECT count(*) AS count, min(received_at) AS first_at, event_id FROM events INDEXED BY events_open
                WHERE status <> 'completed' AND status = 'pending' AND received_at <= :until";
     Ok(connection.prepare_cached(sql)?.query_row(named_params! { ":until": received_until }, open)?)
 }

@@ -1,11 +1,14 @@
 //! The operator's pages, by their links and their forms, with texts in the books that would like to be markup.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use billingd::ops::overview::{self, Scene};
+use billingd::store::events::{self, Filter};
 use serde_json::json;
 
 use super::fixtures::{Shape, event, invoice_paid};
-use super::harness::{Answer, Billing, NOW};
+use super::harness::{Answer, Billing, NOW, PATH};
 use super::visitor::{OPERATOR, bearer, open_to_all};
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
@@ -429,4 +432,33 @@ fn very_long_and_unreadable_texts_stay_within_the_page() {
         assert!(page.len() < 60_000, "{link} has {} bytes", page.len());
         assert!(!page.contains('\u{7}') && !page.contains('\u{202e}'), "{link}");
     }
+}
+
+/// Somebody looks at it all night, in books of any size.
+#[test]
+fn neither_the_first_screen_nor_a_next_page_walks_through_all_events() {
+    let billing = open_to_all().spawn();
+    billing.somebody_runs(
+        "WITH RECURSIVE n(n) AS (SELECT 10001 UNION ALL SELECT n + 1 FROM n WHERE n < 30000)
+         INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
+         SELECT 'evt_' || n, 'webhook', 't', 'completed', 'applied', 0, 0, n, 0, 0 FROM n",
+    );
+    let scene = Scene {
+        alerts: billingd::app::scope(billing.config()),
+        backups: billing.database().with_file_name("backups"),
+        webhooks: vec![(PATH.to_owned(), 1)],
+        plan: Arc::new(|_| Vec::new()),
+    };
+    let connection = billing.outside();
+    connection.progress_handler(20_000, Some(|| true)).expect("a limit");
+    let seen = overview::read(&connection, &scene, None, NOW * 1000).expect("the first screen");
+    assert_eq!((seen.received.last_at, seen.lately.len()), (Some(30), 20));
+    let list = |filter: Filter| events::list(&connection, &Filter { limit: 20, ..filter }).map(|rows| rows.len());
+    let before = Some("evt_15000".to_owned());
+    assert_eq!(list(Filter { before: before.clone(), ..Filter::default() }).expect("a page"), 20);
+    let completed = Some("completed".to_owned());
+    assert_eq!(list(Filter { before: before.clone(), status: completed, ..Filter::default() }).expect("a page"), 20);
+    assert_eq!(list(Filter { status: Some("failed".into()), ..Filter::default() }).expect("a page"), 0);
+    assert_eq!(list(Filter { before: Some("evt_0".into()), ..Filter::default() }).expect("a page"), 0);
+    list(Filter { kind: Some("rare".into()), ..Filter::default() }).expect_err("this one does");
 }
