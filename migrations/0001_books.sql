@@ -76,8 +76,10 @@ CREATE TABLE event_payloads (
     body      BLOB NOT NULL,
     digest    BLOB NOT NULL,
     object    BLOB,
-    object_at INTEGER,   -- milliseconds: before the request was sent
-    CHECK ((object IS NULL) = (object_at IS NULL))
+    object_at INTEGER,        -- milliseconds: before the request was sent
+    object_told_at INTEGER,   -- seconds, by Stripe's clock: when it answered
+    CHECK ((object IS NULL) = (object_at IS NULL)),
+    CHECK ((object IS NULL) = (object_told_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- What Stripe's API answered to what events waited for, where later runs need it. `answer` is our own JSON; NULL:

@@ -12,13 +12,13 @@ use rusqlite::{Connection, Transaction};
 use crate::clock::UnixMillis;
 use crate::domain::clawback::ChargeHeld;
 use crate::domain::decision::Need;
-use crate::domain::event::{Charge, Line, PaymentRef, Price};
+use crate::domain::event::{Charge, Line, PaymentRef, Price, UnixSeconds};
 use crate::domain::facts::Asked;
 use crate::domain::ids::{ChargeId, EventId, PaymentId};
 use crate::domain::subscription::State;
 use crate::stop::Stop;
 use crate::store::answers::{self, Open, Place};
-use crate::store::payload::{self, Payload};
+use crate::store::payload::{self, Fetched, Payload};
 use crate::store::{Desk, StoreError, events, payments, prices};
 use crate::stripe::ask::{self, NoAnswer, Paid};
 use crate::stripe::client::{Api, ApiError, Kind};
@@ -60,7 +60,11 @@ enum Told {
     Paid(Paid),
     Charges(Vec<Charge>),
     State(Box<State>),
-    Object(Payload),
+    Object {
+        packed: Payload,
+        /// By Stripe's clock, if it told the time.
+        at: Option<UnixSeconds>,
+    },
     Gone,
 }
 
@@ -140,7 +144,10 @@ fn ask(api: &dyn Api, question: &Question) -> Result<Told, NoAnswer> {
         Need::Payment(name) if question.only_amount => Told::Charges(ask::charges(api, name)?),
         Need::Payment(name) => Told::Paid(ask::payment(api, name)?),
         Need::Object(path) => match ask::object(api, path, &[])? {
-            Asked::Told(json) => Told::Object(Payload::pack(json.as_bytes()).map_err(|_| too_large(path))?),
+            Asked::Told(json) => {
+                let packed = Payload::pack(json.as_bytes()).map_err(|_| too_large(path))?;
+                Told::Object { packed, at: api.time() }
+            }
             Asked::NotYet | Asked::Gone => Told::Gone,
         },
         Need::Grant(_) | Need::Rate(_) => Told::Gone,
@@ -179,12 +186,13 @@ fn keep(
 }
 
 fn keep_object(transaction: &Transaction<'_>, need: &Need, told: Told, asked_at: UnixMillis) -> Result<(), StoreError> {
-    let object = match told {
-        Told::Object(object) => object,
-        _ => Payload::pack(&[])?,
+    let (object, told_at) = match told {
+        Told::Object { packed, at } => (packed, at),
+        _ => (Payload::pack(&[])?, None),
     };
+    let fetched = Fetched { object, asked_at, told_at: told_at.unwrap_or(asked_at / 1000) };
     for event in answers::waiting_for(transaction, need, asked_at)? {
-        payload::save_fetched(transaction, &event, &object, asked_at)?;
+        payload::save_fetched(transaction, &event, &fetched)?;
     }
     Ok(())
 }

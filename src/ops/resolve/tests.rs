@@ -22,6 +22,7 @@ const START: i64 = 1_790_000_000;
 struct Fake {
     answers: Mutex<HashMap<String, Result<Value, Kind>>>,
     asked: Mutex<Vec<String>>,
+    time: Mutex<Option<UnixSeconds>>,
 }
 
 impl Fake {
@@ -50,6 +51,10 @@ impl Api for Fake {
             Some(Err(kind)) => Err(ApiError::new(*kind, path, "as ordered")),
             None => Err(ApiError::new(Kind::NotFound, path, "nobody put it there")),
         }
+    }
+
+    fn time(&self) -> Option<UnixSeconds> {
+        *self.time.lock().unwrap()
     }
 }
 
@@ -692,6 +697,39 @@ fn an_object_is_not_kept_for_who_came_after_it_was_asked_for() {
     scene.now += 5;
     scene.resolve();
     assert_eq!(tier(&scene), "team");
+}
+
+/// Story: a charge of which half was refunded is told thinly, to a machine whose clock is wrong by a day either way. What is
+/// refunded afterwards comes on top, and what was before is in the charge already.
+#[test]
+fn a_thin_charge_is_dated_by_stripes_clock() {
+    let refunded = |number: i64, created: i64| {
+        let mut event = refund(&format!("evt_{number}"), Some("pi_1"), Some("ch_1"));
+        event["data"]["object"]["created"] = json!(created);
+        event["data"]["object"]["amount"] = json!(750);
+        event
+    };
+    for (told, wrong_by) in [(Some(START), 86_400), (Some(START), -86_400), (None, 0)] {
+        for is_charge_first in [true, false] {
+            let mut scene = Scene::new();
+            scene.now += wrong_by * 1000;
+            *scene.fake.time.lock().unwrap() = told;
+            scene.fake.lists("/v1/invoice_payments", json!([attached("in_1", "paid")]));
+            scene.fake.tells("/v1/charges/ch_1", charge("ch_1"));
+            let mut events = vec![thin("evt_1", "v1.charge.refunded", "/v1/charges/ch_1"), refunded(2, START - 30)];
+            events.push(refunded(3, START + 30));
+            if !is_charge_first {
+                events.reverse();
+            }
+            scene.deliver(&paid("evt_0", false));
+            for event in events {
+                scene.deliver(&event);
+                scene.resolve();
+                scene.resolve();
+            }
+            assert_eq!(scene.balance(), "25", "{told:?}, wrong by {wrong_by}, charge first {is_charge_first}");
+        }
+    }
 }
 
 /// Story: a refund is made, its charge is told with it, and it fails before anybody asks what the first thin event meant.
