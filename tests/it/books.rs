@@ -133,6 +133,11 @@ fn cell(value: Value) -> String {
     }
 }
 
+/// The number at the end of a row.
+pub(crate) fn number_of(row: &str) -> i64 {
+    row.rsplit(' ').next().unwrap_or_default().parse().expect("a number")
+}
+
 /// What differs between two books, a line each.
 pub(crate) fn differences(one: &Totals, other: &Totals) -> Vec<String> {
     let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
@@ -271,7 +276,11 @@ pub(crate) fn exercise(connection: &Connection, answers: &[Answer], counts: &mut
                 let kind = needs.split(':').next().unwrap_or_default();
                 count(counts, format!("waits: {kind}"), 1);
             }
-            Answer::Failed { code, .. } | Answer::DeadLetter { code, .. } => count(counts, format!("fails: {code}"), 1),
+            Answer::Failed { code, .. } => count(counts, format!("fails: {code}"), 1),
+            Answer::DeadLetter { code, .. } => {
+                count(counts, format!("fails: {code}"), 1);
+                count(counts, "dead letters: failed too often", 1);
+            }
             Answer::Duplicate { .. } => count(counts, "duplicate", 1),
             Answer::Completed { .. } => {}
         }
