@@ -289,7 +289,8 @@ pub(crate) fn exercise(connection: &Connection, answers: &[Answer], counts: &mut
         "SELECT 'outcome: ' || type || ' ' || coalesce(outcome, status), count(*) FROM v_events GROUP BY 1",
         "SELECT 'reason: ' || CASE WHEN reason LIKE '%granted by%' THEN 'granted by a twin'
                                    WHEN reason LIKE '%told the later%' OR reason LIKE '%told a later%' THEN 'told later'
-                                   WHEN reason LIKE 'left to%' THEN 'left to invoice' ELSE reason END, count(*)
+                                   WHEN reason LIKE 'left to%' THEN 'left to invoice'
+                                   WHEN reason LIKE '% repeats %' THEN 'repeats' ELSE reason END, count(*)
          FROM v_events WHERE reason IS NOT NULL GROUP BY 1",
         "SELECT 'entry: ' || kind, count(*) FROM ledger_entries GROUP BY 1",
         "SELECT 'tier: ' || coalesce(from_tier, '-') || ' -> ' || coalesce(to_tier, '-'), count(*)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use billingd::domain::decision::Outcome;
 use billingd::domain::ids::EventId;
 use billingd::domain::policy::{Catalogue, Policy};
+use billingd::ops::adjust::{self, AdjustError, Adjustment};
 use billingd::ops::ingest::{Answer, Delivery, Duplicates, Errand, Ingest};
 use billingd::ops::replay::{self, End, How, Replayed};
 use billingd::ops::retain::{self, Keep};
@@ -27,7 +28,7 @@ use serde::Serialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::table::Table;
+use super::table::{Favour, Table};
 use super::{Life, Rules, courier, expected, number};
 use crate::books::{Counts, Totals, count, delivery, differences, drain, exercise, number_of, price_list, totals};
 use crate::harness::wait_until;
@@ -41,6 +42,7 @@ const BOOKS: &str = "books.db";
 
 /// What must have been done, or the test proves nothing.
 const LIVED: &[&str] = &[
+    "act: adjust",
     "act: back up",
     "act: bring again",
     "act: correct the price list",
@@ -58,6 +60,8 @@ const LIVED: &[&str] = &[
     "act: restart",
     "act: restore",
     "act: take a dismissal back",
+    "adjusted",
+    "adjusted again",
     "dead letters: dismissed",
     "dead letters: revived by a redelivery",
     "dead letters: revived by a replay",
@@ -402,6 +406,33 @@ impl Office {
         report
     }
 
+    /// Gives and takes by hand, as far as the accounts are known; what was done before stays as it is.
+    fn adjust(&mut self, table: &Table) {
+        for Favour { account, amount, key } in &table.favours {
+            let adjust = |amount| {
+                let adjustment = Adjustment {
+                    account: account.clone(),
+                    amount,
+                    unit: "credits".into(),
+                    reason: "a favour".into(),
+                    key: key.clone(),
+                    operator: "alice".into(),
+                };
+                let event = EventId::parse(&format!("op_{key}_{}_{amount}", self.now_ms)).unwrap();
+                adjust::adjust(&mut self.beside(), &adjustment, &event, true, self.now_ms)
+            };
+            match adjust(*amount) {
+                Ok(done) => {
+                    let is_refused = matches!(adjust(amount + 1), Err(AdjustError::KeyTaken { .. }));
+                    self.require(is_refused, || format!("{key} was used for two things"));
+                    self.did(if done.new { "adjusted" } else { "adjusted again" });
+                }
+                Err(AdjustError::UnknownAccount(_)) => {}
+                Err(error) => panic!("an adjustment: {error}"),
+            }
+        }
+    }
+
     /// Reverses what was given twice; then there is nothing more to repair.
     fn repair(&mut self) {
         let repair = || repair::apply(&mut self.beside(), &self.errand(), self.now_ms).expect("a repair").duplicates;
@@ -528,8 +559,7 @@ impl Kept {
         let corrected = if self.dismisses { rounds.len() } else { rng.below(1 + rounds.len()) };
         let mut office = Office::open(empty, self.gap.within(self.policy(rules)), world.now + self.life.later);
         let deliveries: Vec<Delivery> = told.iter().map(|told| delivery(told, world.now)).collect();
-        let table =
-            if self.has_table { Table::new(&world, rules, office.now_ms / 1000, &mut rng) } else { Table::default() };
+        let table = Table::new(&world, rules, office.now_ms / 1000, self.has_table, &mut rng);
         let mut day = Day { kept: self, deliveries: &deliveries, rounds: &rounds, table: &table, is_corrected: false };
         for at in 0..rounds.len() {
             if at == corrected {
@@ -547,6 +577,7 @@ impl Kept {
         }
         let imported = office.import(&table);
         finish(&mut office);
+        office.adjust(&table);
         let dismissed = take_some_back(&mut office, dismissed, &mut rng);
         office.repair();
         // What is dismissed sold nothing.
@@ -603,6 +634,7 @@ impl Kept {
 
 /// What an operator may do between two rounds, the more often the more often it stands here.
 const ACTS: &[&str] = &[
+    "adjust",
     "bring again",
     "bring again",
     "replay some",
@@ -690,6 +722,7 @@ impl<'a> Day<'a> {
             "import a table" => {
                 office.import(self.table);
             }
+            "adjust" => office.adjust(self.table),
             "repair duplicates" => office.repair(),
             "restart" => office.restart(),
             _ => return,

@@ -1,5 +1,5 @@
-//! An old credit table that somebody takes over in the middle of a life: rows of its own, rows of what events grant as
-//! well, and rows that only name such an event.
+//! What people bring into the books of a life: favours, and an old credit table with rows of its own, rows of what events
+//! grant as well, and rows that only name such an event.
 
 use billingd::domain::ids::{AccountId, EventId};
 use billingd::ops::import_ledger::{Report, Row};
@@ -19,16 +19,25 @@ enum For {
     EventOf(String),
 }
 
-/// The table.
+/// What somebody gives or takes by hand.
+#[derive(Debug, Clone)]
+pub(super) struct Favour {
+    pub(super) account: String,
+    pub(super) amount: i64,
+    pub(super) key: String,
+}
+
+/// The table, and what is given by hand.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
+    pub(super) favours: Vec<Favour>,
     pub(super) rows: Vec<Row>,
     fors: Vec<For>,
 }
 
 impl Table {
-    /// A table about some of the customers and of the invoices of a life.
-    pub(super) fn new(world: &World, rules: Rules, now: i64, rng: &mut Rng) -> Self {
+    /// About some of the customers and of the invoices of a life.
+    pub(super) fn new(world: &World, rules: Rules, now: i64, has_rows: bool, rng: &mut Rng) -> Self {
         let mut table = Self::default();
         let mut poor = world.clone();
         poor.invoices.clear();
@@ -36,6 +45,16 @@ impl Table {
         // Whoever is known by other things than money.
         let known = expected::books(&poor, rules, now);
         let known: Vec<&str> = known.keys().filter_map(|name| name.strip_prefix("account ")).collect();
+        for (index, account) in known.iter().enumerate() {
+            if rng.percent(50) {
+                continue;
+            }
+            let (account, amount) = ((*account).to_owned(), *rng.pick(&[30, -7]));
+            table.favours.push(Favour { account, amount, key: format!("ticket-{index}") });
+        }
+        if !has_rows {
+            return table;
+        }
         for account in &known {
             for amount in (0..rng.below(3)).map(|_| *rng.pick(&[100, 250, -40])).collect::<Vec<_>>() {
                 table.add(account, "credits", amount, "old_none", None, For::Itself);
@@ -87,7 +106,7 @@ impl Table {
         self.rows.iter().any(|row| row.source_object.as_deref() == Some(invoice))
     }
 
-    /// What the rows add to the books, once what was given twice is repaired.
+    /// What all of it adds to the books, once what was given twice is repaired.
     pub(super) fn add_to(&self, expected: &mut Totals, report: &Report) {
         for ((row, what), taken) in self.rows.iter().zip(&self.fors).zip(&report.rows) {
             let stands = match what {
@@ -98,13 +117,18 @@ impl Table {
                     !expected.range(grant.clone()..).next().is_some_and(|(name, _)| name.starts_with(&grant))
                 }
             };
-            if !stands {
-                continue;
+            if stands {
+                add(expected, &taken.event_id, row.account.as_str(), &row.unit, row.amount);
             }
-            let balance = expected.entry(format!("balance {} {}", row.account, row.unit)).or_insert_with(|| "0".into());
-            *balance = (number_of(balance) + row.amount).to_string();
-            expected
-                .insert(format!("grant {} {}", taken.event_id, row.unit), format!("{} | {}", row.account, row.amount));
+        }
+        for Favour { account, amount, key } in &self.favours {
+            add(expected, &format!("adjust:{key}"), account, "credits", *amount);
         }
     }
+}
+
+fn add(books: &mut Totals, root: &str, account: &str, unit: &str, amount: i64) {
+    let balance = books.entry(format!("balance {account} {unit}")).or_insert_with(|| "0".into());
+    *balance = (number_of(balance) + amount).to_string();
+    books.insert(format!("grant {root} {unit}"), format!("{account} | {amount}"));
 }
