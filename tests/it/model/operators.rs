@@ -23,7 +23,7 @@ use billingd::store::unfinished::Choice;
 use billingd::store::writer::Batch as _;
 use billingd::store::{Desk, StoreError};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, named_params};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempDir;
@@ -39,6 +39,30 @@ use crate::sim::{Action, Rng, Told, World};
 const NOISE: &str = "product.updated";
 
 const BOOKS: &str = "books.db";
+
+/// What must never be found after a step, and what it would mean.
+const NEVER: &[(&str, &str)] = &[
+    (
+        "SELECT count(*) FROM events WHERE status = 'failed' AND attempts >= :max AND dead_letter = 0",
+        "failed too often, and is no dead letter",
+    ),
+    (
+        "SELECT count(*) FROM events WHERE error_code = 'waited_too_long' AND needs IS NULL AND :max > 0",
+        "failed, and lost its diagnosis to the reaper",
+    ),
+    (
+        "SELECT count(*) FROM events e WHERE status = 'failed' AND :max > 0
+           AND EXISTS (SELECT 1 FROM ledger_entries WHERE fact = 'grant:invoice:' || e.object_id)",
+        "failed, although its fact stands",
+    ),
+];
+
+/// What the reaper must run: it is open, and has rested for ten minutes, doubled by each failure.
+const RESTED: &str = "SELECT event_id FROM events WHERE status <> 'completed' AND dead_letter = 0
+                      AND tried_at <= ?1 - (600000 << min(attempts, 10))";
+
+/// What has not run now, and is still open.
+const UNTRIED: &str = "SELECT event_id FROM events WHERE status <> 'completed' AND tried_at < ?1";
 
 /// What must have been done, or the test proves nothing.
 const LIVED: &[&str] = &[
@@ -250,6 +274,15 @@ impl Office {
         self.answers.extend(answers);
         self.count_healed(&dead, "revived by a redelivery", |id| brought.contains(id));
         self.count_healed(&dead, "woke", |id| !brought.contains(id));
+        self.check_rows("a delivery");
+    }
+
+    fn check_rows(&mut self, after: &str) {
+        for (sql, problem) in NEVER {
+            let max = named_params! { ":max": self.policy.max_attempts };
+            let found: i64 = self.connection().query_row(sql, max, |row| row.get(0)).unwrap();
+            self.require(found == 0, || format!("after {after}: {problem}"));
+        }
     }
 
     /// What the writer does after somebody else has written.
@@ -281,16 +314,18 @@ impl Office {
         let (how, dead) = (How { dismissed }, self.dead());
         let mut all = Vec::new();
         for part in ids.chunks(replay::BATCH) {
-            let foretold: Vec<(Option<End>, i64)> =
-                part.iter().map(|id| (self.foretell(id, how), self.attempts(id))).collect();
+            let before: Vec<(Option<End>, i64, Vec<Value>)> =
+                part.iter().map(|id| (self.foretell(id, how), self.attempts(id), self.story(id))).collect();
             let replayed =
                 replay::replay(&mut self.pen(), &self.errand(), part, Vec::new(), how, self.now_ms).expect("a replay");
-            for ((id, one), (foretold, attempts)) in part.iter().zip(&replayed).zip(foretold) {
+            for ((id, one), (foretold, attempts, story)) in part.iter().zip(&replayed).zip(before) {
                 count(&mut self.counts, format!("replayed: {}", word(one.end)), 1);
                 self.check(one, foretold);
                 let failed = i64::from(matches!(one.end, End::Failed | End::DeadLetter));
                 let counts = self.attempts(id) == attempts + failed;
                 self.require(counts, || format!("a replay does not count its attempts: {one:?}"));
+                let stays = !is_done(&story) || !is_quiet(one.end) || self.story(id) == story;
+                self.require(stays, || format!("a replay without effect left its mark: {one:?}"));
             }
             all.extend(replayed);
         }
@@ -298,6 +333,14 @@ impl Office {
         self.settle();
         self.count_healed(&dead, "revived by a replay", |id| ids.iter().any(|one| one.as_str() == id));
         all
+    }
+
+    /// Its status, when it was completed, and how many rows of the audit log tell of it.
+    fn story(&self, id: &EventId) -> Vec<Value> {
+        let sql = "SELECT status, processed_at, (SELECT count(*) FROM audit_log a WHERE a.event_id = e.event_id)
+                   FROM events e WHERE event_id = ?1";
+        let story = |row: &rusqlite::Row<'_>| (0..3).map(|column| row.get(column)).collect();
+        self.connection().query_row(sql, [id.as_str()], story).unwrap()
     }
 
     fn attempts(&self, id: &EventId) -> i64 {
@@ -308,9 +351,8 @@ impl Office {
     fn check(&mut self, one: &Replayed, foretold: Option<End>) {
         let as_foretold = foretold.map_or(!matches!(one.end, End::Dismissed | End::Damaged), |end| end == one.end);
         self.require(as_foretold, || format!("{} was to come to {foretold:?}, but {one:?}", one.event_id));
-        let is_quiet = !matches!(one.end, End::AlreadyCompleted | End::Dismissed | End::NoPayload | End::Ignored)
-            || one.written.is_empty();
-        self.require(is_quiet, || format!("a replay without effect wrote: {one:?}"));
+        let wrote_nothing = !is_quiet(one.end) || one.written.is_empty();
+        self.require(wrote_nothing, || format!("a replay without effect wrote: {one:?}"));
     }
 
     /// What a replay must say of an event that does not run again; `None`: it runs.
@@ -373,10 +415,17 @@ impl Office {
         });
         std::fs::remove_file(kept.unwrap()).unwrap();
         self.restart();
+        let told = "SELECT count(*) FROM audit_log WHERE action = 'restore' AND seq = (SELECT max(seq) FROM audit_log)";
+        let is_told = self.number(told) == 1;
+        self.require(is_told, || "the audit log does not tell of a restore".into());
     }
 
     fn reap(&mut self, pending_after: i64) {
+        let rested = self.events_tried_before(RESTED, self.now_ms);
         let reaped = reap::reap(&mut self.pen(), &self.errand(), pending_after, self.now_ms).expect("a pass");
+        let untried = self.events_tried_before(UNTRIED, self.now_ms);
+        let left = (untried.intersection(&rested).count(), self.number("SELECT count(*) FROM events WHERE woken = 1"));
+        self.require(left == (0, 0), || format!("the reaper did not run {left:?}, rested and woken"));
         count(&mut self.counts, "dead letters: of the reaper", u64::try_from(reaped.dead_letters.len()).unwrap());
         self.settle();
     }
@@ -442,6 +491,11 @@ impl Office {
         self.settle();
     }
 
+    fn events_tried_before(&self, sql: &str, moment: i64) -> BTreeSet<String> {
+        let mut statement = self.connection().prepare_cached(sql).unwrap();
+        statement.query_map([moment], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
     /// The dead letters.
     fn dead(&self) -> BTreeSet<String> {
         let ids = self.ids("SELECT event_id FROM events WHERE dead_letter = 1");
@@ -454,6 +508,15 @@ impl Office {
         let healed = dead.iter().filter(|id| !still.contains(*id) && of(id)).count();
         count(&mut self.counts, format!("dead letters: {how}"), u64::try_from(healed).unwrap());
     }
+}
+
+fn is_done(story: &[Value]) -> bool {
+    story.first() == Some(&Value::Text("completed".into()))
+}
+
+/// Nothing comes of such a replay.
+fn is_quiet(end: End) -> bool {
+    matches!(end, End::AlreadyCompleted | End::Dismissed | End::NoPayload | End::Ignored)
 }
 
 /// How people read it.
@@ -728,6 +791,7 @@ impl<'a> Day<'a> {
             _ => return,
         }
         office.did(&format!("act: {act}"));
+        office.check_rows(act);
     }
 
     /// What is ignored only until the price list is right has to be replayed before retention lets go of it.
