@@ -11,6 +11,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0001_books.sql"),
     include_str!("../../migrations/0002_alerts.sql"),
     include_str!("../../migrations/0003_newest.sql"),
+    include_str!("../../migrations/0004_told_at.sql"),
 ];
 
 /// What the first step writes into the header of the file, so that it can be told from those of other programs.

@@ -16,7 +16,7 @@ use billingd::domain::policy::Policy;
 use billingd::ops::alerts::{self, Scope};
 use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
 use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
-use billingd::ops::resolve::{self, Resolver};
+use billingd::ops::resolve::Resolver;
 use billingd::stop::Stop;
 use billingd::store::events::Source;
 use billingd::store::open::{self, Binding, CommandConnection};
@@ -90,11 +90,11 @@ impl Site {
 
     /// As the server does beside everything else.
     fn asks_what_events_wait_for(&mut self) {
-        let (now, mut resolver) = (self.now * 1000, Resolver::default());
+        let (now, mut resolver) = (self.now * 1000, Resolver::new(1));
         loop {
-            let questions = resolve::questions(&self.connection).unwrap();
+            resolver.look(&self.connection, now).unwrap();
             let fake = self.fake.clone();
-            let passed = resolver.pass(questions, &fake, &mut self.connection, 1, &move || now, &Stop::default());
+            let passed = resolver.pass(&fake, &mut self.connection, &move || now, &Stop::default());
             if passed.unwrap().answered == 0 {
                 return;
             }

@@ -11,7 +11,7 @@ use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::{self, Endpoint, Kind};
 use crate::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
-use crate::ops::resolve::{self, Resolver};
+use crate::ops::resolve::Resolver;
 use crate::store::events::Source;
 use crate::store::spool::Spool;
 use crate::store::writer::Batch as _;
@@ -297,11 +297,11 @@ fn deliver(
 
 /// What fetched events wait for and Stripe tells is asked at once, so that the comparison sees them done.
 fn answer_questions(run: &Run<'_>, desk: &mut impl Desk) -> Result<(), Trouble> {
-    let mut resolver = Resolver::default();
+    let mut resolver = Resolver::new(AT_ONCE);
     for _ in 0..PASSES_MAX {
-        let questions = run.place.reader.read(resolve::questions)?;
         let (api, clock, stop) = (run.place.api, run.place.clock, run.place.stop);
-        if questions.is_empty() || resolver.pass(questions, api, desk, AT_ONCE, clock, stop)?.answered == 0 {
+        run.place.reader.read(|connection| resolver.look(connection, clock()))?;
+        if resolver.pass(api, desk, clock, stop)?.answered == 0 {
             return Ok(());
         }
         deliver(run, desk, Vec::new(), clock())?;
