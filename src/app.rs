@@ -2,7 +2,9 @@
 //!
 //! Reads like a packing list. Policy lives below, doors live in `http` and `cli`.
 
+mod private;
 mod resolver;
+mod watch;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,12 +15,15 @@ use actix_web::dev::{Server, ServerHandle};
 use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
-use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice};
+use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice, UrlSource};
+use crate::domain::alert::Thresholds;
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
-use crate::http::{self, Budget, Endpoint, Public, Rejections};
+use crate::http::{self, Budget, Deliveries, Endpoint, Public, Rejections};
 use crate::jobs::{self, Jobs};
+use crate::notify::Sink;
+use crate::ops::alerts::{Scope, Tally};
 use crate::ops::ingest::{self, Duplicates, Ingest, Rules, Verified};
 use crate::ops::reconcile;
 use crate::stop::Stop;
@@ -61,6 +66,8 @@ pub struct Surroundings {
     pub limits: Limits,
     /// Called while the writer lives.
     pub on_beat: fn(),
+    /// How often to look whether a person should be called.
+    pub watch_every: Duration,
 }
 
 impl Default for Surroundings {
@@ -70,6 +77,7 @@ impl Default for Surroundings {
             environment: |name| std::env::var(name).ok(),
             limits: Limits::default(),
             on_beat: || (),
+            watch_every: watch::LOOK_EVERY,
         }
     }
 }
@@ -79,10 +87,12 @@ impl Default for Surroundings {
 pub struct Service {
     address: SocketAddr,
     handle: ServerHandle,
+    private: Option<private::Running>,
     writer: Writer<Ingest>,
     writer_thread: JoinHandle<()>,
     jobs: Jobs,
-    /// Ends the jobs and the resolver.
+    watch: JoinHandle<()>,
+    /// Ends the jobs, the resolver and the watch.
     stop: Stop,
     grace: Duration,
 }
@@ -102,6 +112,7 @@ impl Service {
         payload::keep_dictionary(database.connection())?;
         meta::set(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
         meta::set(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
+        let alerts_held = store::alerts::held(database.connection())?;
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
@@ -111,6 +122,9 @@ impl Service {
         let verified = Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone()));
         let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), duplicates.clone());
         let ingest = ingest.writing(verified.clone());
+        let alert_sink = sink("webhook_url", &config.alerts.webhook_url, surroundings.environment)?;
+        let heart = sink("heartbeat_url", &config.alerts.heartbeat_url, surroundings.environment)?;
+        let tally = Tally::default();
         let (writer, thread) =
             Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
                 .context("the writer thread cannot be started")?;
@@ -134,7 +148,9 @@ impl Service {
             reader,
             duplicates,
             verified,
-            rejections: Rejections::default(),
+            deliveries: Deliveries::default(),
+            tally: tally.clone(),
+            rejections: Rejections::of("deliveries"),
             budget: Budget::new(body_bytes_max),
             metadata_key: config.accounts.metadata_key.clone(),
             body_bytes_max,
@@ -143,7 +159,7 @@ impl Service {
             clock: surroundings.clock,
         });
         let jobs = Jobs::start(
-            jobs::table(config, &rules, stripe),
+            jobs::table(config, &rules, stripe, heart),
             writer.clone(),
             Reader::open(&path, 1)?,
             surroundings.clock,
@@ -151,9 +167,22 @@ impl Service {
             stop.clone(),
         )
         .context("the thread of the jobs cannot be started")?;
+        let watch = watch::Watch {
+            scope: scope(config),
+            health: writer.health().clone(),
+            reader: Reader::open(&path, 1)?,
+            sink: alert_sink,
+            who: who(config),
+            held: alerts_held,
+            tally,
+        };
+        let watch = watch::start(watch, writer.clone(), surroundings.clock, surroundings.watch_every, stop.clone())
+            .context("the thread of the watch cannot be started")?;
         let grace = config.server.shutdown_grace;
-        let server = http::serve_public(public, listener, WORKERS, grace / PHASES)?;
-        let service = Self { address, handle: server.handle(), writer, writer_thread: thread, jobs, stop, grace };
+        let server = http::serve_public(Arc::clone(&public), listener, WORKERS, grace / PHASES)?;
+        let private = private::start(config, surroundings, rules, public)?;
+        let handle = server.handle();
+        let service = Self { address, handle, private, writer, writer_thread: thread, jobs, watch, stop, grace };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             database = %path.display(),
@@ -172,7 +201,13 @@ impl Service {
         self.address
     }
 
-    /// A way to stop the listener from elsewhere.
+    /// Where the private listener is, if there is a token.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.private.as_ref().map(|private| private.address)
+    }
+
+    /// A way to stop the public listener from elsewhere.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
@@ -183,13 +218,17 @@ impl Service {
         self.jobs.ask(jobs::BACKUP)
     }
 
-    /// Tells the jobs and the resolver to end; the listener may still serve.
+    /// Tells the jobs, the resolver, the watch and the private listener to end; the public one may still serve.
     pub fn stop_work(&self) {
         self.stop.set();
         self.jobs.stop();
+        if let Some(private) = &self.private {
+            private.stop();
+        }
     }
 
-    /// Waits for the running job and the writer, once the listener has ended: what was taken is on disk when this returns.
+    /// Waits for the running job, the private listener and the writer, once the public listener has ended: what was
+    /// taken is on disk when this returns.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
@@ -199,6 +238,12 @@ impl Service {
         // A request to Stripe that hangs holds up its thread, but nobody else: what it would have told is asked again.
         if !ends_until(&self.jobs.into_thread(), now + phase).await {
             tracing::warn!("a job did not end in time; the next start makes up for it");
+        }
+        if let Some(private) = self.private {
+            private.ended(now + phase).await;
+        }
+        if !ends_until(&self.watch, now + phase).await {
+            tracing::warn!("what was told last is not written; the next start may tell it again");
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());
@@ -253,6 +298,42 @@ pub fn reconciliation(config: &Config, rules: Rules) -> reconcile::Rules {
         grace_s: seconds(config.reconcile.grace),
         paths: config.webhooks.iter().map(|webhook| webhook.path.clone()).collect(),
     }
+}
+
+/// What a person is called for.
+#[must_use]
+pub fn scope(config: &Config) -> Scope {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let scheduled = config.clone();
+    Scope {
+        database: config.database.path.clone(),
+        thresholds: Thresholds {
+            pending_count: config.alerts.pending_count.into(),
+            pending_age_s: seconds(config.alerts.pending_age),
+            failed_age_s: seconds(config.alerts.failed_age),
+            success_rate_millionths: config.alerts.success_rate.millionths(),
+        },
+        due: Arc::new(move |now| jobs::due(&scheduled, now)),
+    }
+}
+
+/// Where something of `[alerts]` is told, if its key is set.
+///
+/// # Errors
+/// What is wrong with the address.
+pub fn sink(
+    key: &str,
+    url: &Option<UrlSource>,
+    environment: fn(&str) -> Option<String>,
+) -> anyhow::Result<Option<Sink>> {
+    let url = url.as_ref().map(|url| url.resolve(&environment)).transpose();
+    Ok(url.with_context(|| format!("[alerts] {key}"))?.map(Sink::new))
+}
+
+/// How alerts name this service: one channel may hear several.
+#[must_use]
+pub fn who(config: &Config) -> String {
+    format!("billingd, {} mode", if config.stripe.livemode { "live" } else { "test" })
 }
 
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod adopt;
+mod alerts;
 mod audit;
 mod backup;
 mod check;
@@ -23,10 +24,12 @@ mod repair;
 mod send;
 mod serve;
 mod tables;
+mod values;
 mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -34,7 +37,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::app;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::domain::ids::EventId;
 use crate::ops::adjust;
 use crate::ops::ingest::Errand;
 use crate::stop::Stop;
@@ -113,6 +115,9 @@ enum Command {
     #[command(after_help = "Examples:\n  billingd --config prod.toml reconcile\n  \
         billingd --config prod.toml reconcile --since 30d --json")]
     Reconcile(reconcile::ReconcileArguments),
+    /// Whether a call for a person would arrive
+    #[command(subcommand)]
+    Alerts(alerts::Command),
     /// What a person should look at
     #[command(subcommand)]
     Findings(findings::Command),
@@ -207,6 +212,7 @@ fn with_config(command: &Command, config: &Config, output: &Output) -> anyhow::R
         Command::Accounts(command) => accounts::run(command, config, output),
         Command::Audit(command) => audit::run(command, config, output),
         Command::Reconcile(arguments) => reconcile::run(arguments, config, output),
+        Command::Alerts(command) => alerts::run(command, config, output),
         Command::Findings(command) => findings::run(command, config, output),
         Command::Fx(command) => fx::run(command, config, output),
         Command::ImportLedger(arguments) => import_ledger::run(arguments, config, output),
@@ -264,23 +270,19 @@ fn stripe(config: &Config) -> anyhow::Result<Client> {
     client.context("this asks Stripe, and there is no [stripe] api_key; a restricted key that may only read is enough")
 }
 
-/// An id that sorts by time and that nobody else makes.
-fn fresh_event_id() -> anyhow::Result<EventId> {
-    let mut random = [0_u8; 8];
-    getrandom::fill(&mut random)?;
-    Ok(EventId::parse(&format!("op_{:012x}{}", clock::now(), base16ct::lower::encode_string(&random)))?)
-}
-
 /// The id of the account that an id or a reference names.
 fn account_named(reader: &Reader, name: &str) -> anyhow::Result<String> {
     Ok(reader.read(|connection| Ok(adjust::find_account(connection, name)))??.to_string())
 }
 
 /// Seconds of the moment that lies `since` before now.
-fn moment(since: Option<&str>) -> anyhow::Result<Option<i64>> {
-    let Some(text) = since else { return Ok(None) };
-    let duration = config::parse_duration(text)?;
-    Ok(Some(clock::now() / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
+fn moment(since: Option<Duration>) -> Option<i64> {
+    since.map(|since| clock::now() / 1000 - seconds(since))
+}
+
+/// Whole seconds.
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The name for the audit log: as given, else the login name of whoever called `sudo`, else of this user.

@@ -7,7 +7,9 @@
 //! Reading order: [`ids`], [`fact`], [`money`] and [`exchange`] are the atoms, [`event`] is what Stripe told us in our own words,
 //! [`policy`] is what the operator configured; [`grant`], [`clawback`] and [`subscription`] are the rules of credits,
 //! of taking them back and of tiers; [`decide`] puts them together, from [`facts`] to a [`decision`]; [`reconcile`] says what differs from Stripe.
+//! [`alert`] says when a person is called; [`words`] has numbers and times as people read them.
 
+pub mod alert;
 pub mod clawback;
 pub mod decide;
 pub mod decision;
@@ -21,3 +23,4 @@ pub mod money;
 pub mod policy;
 pub mod reconcile;
 pub mod subscription;
+pub mod words;

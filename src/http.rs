@@ -1,8 +1,17 @@
 //! The listeners: parse a request, call one operation, render its answer. Nothing is decided in here.
 
+mod access;
 mod answer;
+mod api;
 mod body;
+mod deliveries;
+mod exposition;
 mod health;
+mod login;
+mod metrics;
+mod page;
+mod private;
+mod problem;
 mod rejections;
 mod webhook;
 
@@ -15,12 +24,16 @@ use actix_web::dev::Server;
 use actix_web::{App, HttpServer, web};
 
 use crate::clock::UnixMillis;
+use crate::ops::alerts::Tally;
 use crate::ops::ingest::{Duplicates, Ingest, Verified};
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 use crate::stripe::signature::Verifier;
 
+pub use access::{Access, Token};
 pub use body::Budget;
+pub use deliveries::Deliveries;
+pub use private::{Private, Turns, serve_private};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.
@@ -45,6 +58,10 @@ pub struct Public {
     pub duplicates: Duplicates,
     /// Where it is noted which secret verified.
     pub verified: Verified,
+    /// Counts what was answered.
+    pub deliveries: Deliveries,
+    /// Where it is noted how deliveries were answered.
+    pub tally: Tally,
     /// Counts what was refused.
     pub rejections: Rejections,
     /// What all bodies may take at a time.

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_cron_scheduler::JobScheduler;
 
@@ -20,15 +21,18 @@ use crate::config::{Config, Schedule};
 use crate::domain::event::UnixSeconds;
 use crate::domain::money::Currency;
 use crate::ecb::{feed, fetch};
+use crate::notify::Sink;
+use crate::ops::alerts::LATE_S;
 use crate::ops::backup::{self, Shelf};
 use crate::ops::fx::{self, Told};
 use crate::ops::ingest::{Errand, Rules};
+use crate::ops::overview::Planned;
 use crate::ops::reap;
 use crate::ops::reconcile::{self, Ended, Place};
 use crate::ops::retain::{self, Keep};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
-use crate::store::{Desk, StoreError, files, jobs};
+use crate::store::{Desk, StoreError, audit, files, jobs};
 use crate::stripe::client::Client;
 
 /// So long it waits after a look that went wrong: the next ring may be a day away.
@@ -48,9 +52,10 @@ pub struct Stripe {
 
 /// The schedule: every job, when it runs, and what it does. Without `stripe` nothing is reconciled.
 #[must_use]
-pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>) -> Vec<Job<D>> {
+pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>, heart: Option<Sink>) -> Vec<Job<D>> {
     let when = &config.jobs;
-    let reconciliation = stripe.map(|stripe| Job::new("reconcile", &when.reconcile, reconciliation(config, stripe)));
+    let reconciliation =
+        stripe.map(|stripe| Job::new("reconcile", &when.reconcile, reconciliation(config, stripe, heart)));
     let mut table = vec![
         Job::new("reaper", &when.reaper, reaper(config, rules)),
         Job::new("retention", &when.retention, retention(config)),
@@ -62,9 +67,38 @@ pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>) ->
     table
 }
 
+/// When each job that has a schedule should have begun last. What is so little late that it may still run is left out.
+#[must_use]
+pub fn due(config: &Config, now: UnixSeconds) -> Vec<(&'static str, UnixSeconds)> {
+    scheduled(config).filter_map(|(job, schedule)| Some((job, schedule.last_due(now - LATE_S)?))).collect()
+}
+
+/// When each job that has a schedule comes next.
+#[must_use]
+pub fn plan(config: &Config, now: UnixSeconds) -> Vec<Planned> {
+    scheduled(config)
+        .map(|(job, schedule)| Planned { job, schedule: schedule.as_str().to_owned(), next: schedule.next_due(now) })
+        .collect()
+}
+
+fn scheduled(config: &Config) -> impl Iterator<Item = (&'static str, &Schedule)> {
+    let when = &config.jobs;
+    let reconcile = when.reconcile.as_ref().filter(|_| config.stripe.api_key.is_some());
+    [
+        ("reaper", when.reaper.as_ref()),
+        ("reconcile", reconcile),
+        ("retention", when.retention.as_ref()),
+        ("fx", when.fx.as_ref()),
+        (BACKUP, when.backup.as_ref()),
+    ]
+    .into_iter()
+    .filter_map(|(job, schedule)| Some((job, schedule?)))
+}
+
 fn reconciliation<D: Desk>(
     config: &Config,
     stripe: Stripe,
+    heart: Option<Sink>,
 ) -> impl Fn(&mut Context<'_, D>) -> anyhow::Result<String> + Send + 'static {
     let folder = files::folder_of(&config.database.path).to_owned();
     move |job| {
@@ -88,8 +122,50 @@ fn reconciliation<D: Desk>(
             tracing::warn!(untold, "Stripe does not tell everything, so it is not compared: see `billingd doctor`");
         }
         anyhow::ensure!(report.result == Ended::Ok, "it was cut short: {}", report.cut_short.join("; "));
+        match heartbeat(heart.as_ref(), job.reader) {
+            Ok(heartbeat) => heartbeat.log(),
+            Err(error) => tracing::warn!(%error, "no heartbeat: the audit log cannot be read"),
+        }
         let counts = report.counts;
         Ok(format!("{} events never came, {} new findings, {} open", counts.missing, counts.found, counts.open))
+    }
+}
+
+/// What tells the world outside that a reconciliation was complete, and where the audit log ended then.
+#[derive(Debug, Serialize)]
+pub struct Heartbeat {
+    /// How many rows the audit log has.
+    pub audit_rows: i64,
+    /// The hash of its last row, in hex. Who holds it can prove later that nothing before it was changed.
+    pub audit_head: String,
+    /// Somebody outside has heard it; `None`: nobody is to.
+    pub heard: Option<bool>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Sends one, if somebody is to hear it.
+///
+/// # Errors
+/// When the audit log cannot be read. That nobody hears is no error.
+pub fn heartbeat(heart: Option<&Sink>, reader: &Reader) -> Result<Heartbeat, StoreError> {
+    let head = reader.read(audit::head)?;
+    let (audit_rows, audit_head) = (head.seq, base16ct::lower::encode_string(&head.hash));
+    let text = format!("billingd: the reconciliation was complete; audit head {audit_rows} {audit_head}\n");
+    let sent = heart.map(|heart| heart.beat(&text));
+    let heard = sent.as_ref().map(Result::is_ok);
+    let problem = sent.and_then(Result::err).map(|error| error.to_string());
+    Ok(Heartbeat { audit_rows, audit_head, heard, problem })
+}
+
+impl Heartbeat {
+    fn log(&self) {
+        let Self { audit_rows, audit_head, heard, problem } = self;
+        tracing::info!(audit_rows, audit_head, heard, "heartbeat: the reconciliation was complete");
+        if let Some(problem) = problem {
+            tracing::warn!(problem, "the heartbeat was not taken: see [alerts] heartbeat_url");
+        }
     }
 }
 

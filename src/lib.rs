@@ -12,6 +12,7 @@
 //! | [`http`] | the listeners: request, one operation, answer | SQL, rules |
 //! | [`ops`] | operations: transactions, where rules and tables meet | HTTP, the command line, the clock |
 //! | [`stripe`] | how Stripe speaks: signature, JSON → our words, asking its API | SQL, rules |
+//! | [`notify`] | calling for a person: one POST | SQL, rules |
 //! | [`ecb`] | the file of exchange rates: getting it, reading it | SQL, rules |
 //! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
 //! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
@@ -27,6 +28,7 @@ pub mod ecb;
 pub mod http;
 pub mod jobs;
 pub mod log;
+pub mod notify;
 pub mod ops;
 pub mod samples;
 pub mod stop;

@@ -5,12 +5,14 @@
 //! Nothing in here decides anything: `ops` asks for facts and tells what to write.
 
 pub mod accounts;
+pub mod alerts;
 pub mod answers;
 pub mod audit;
 pub mod backup;
 pub mod compare;
 pub mod connect;
 pub mod desk;
+pub mod disk;
 pub mod error;
 pub mod events;
 pub mod files;
@@ -22,6 +24,7 @@ pub mod invoices;
 pub mod jobs;
 pub mod ledger;
 pub mod lock;
+pub mod look;
 pub mod meta;
 pub mod migrations;
 pub mod open;
@@ -48,3 +51,4 @@ pub mod written;
 
 pub use desk::Desk;
 pub use error::StoreError;
+pub use look::Look;

@@ -1,13 +1,13 @@
 //! The thread that asks Stripe for what waiting events lack.
 //!
-//! It looks twice a second for something to ask, so that what arrives is asked for within a second; how long to wait
-//! after a failure is the resolver's matter.
+//! It looks twice a second for something to ask, whatever is under way, so that what arrives is asked for within a
+//! second; how long to wait after a failure is the resolver's matter.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock::UnixMillis;
 use crate::ops::ingest::Ingest;
-use crate::ops::resolve::{self, Resolver};
+use crate::ops::resolve::{Asking, Resolver};
 use crate::stop::Stop;
 use crate::store::StoreError;
 use crate::store::reader::Reader;
@@ -29,7 +29,7 @@ pub(super) fn start(
     clock: fn() -> UnixMillis,
 ) -> std::io::Result<()> {
     let at_once = usize::try_from(Limits::default().at_once.get()).unwrap_or(1);
-    let mut asker = Asker { client, reader, writer, clock, stop, at_once };
+    let asker = Asker { client, reader, writer, clock, stop, at_once };
     std::thread::Builder::new().name("resolver".into()).spawn(move || asker.run())?;
     Ok(())
 }
@@ -44,23 +44,37 @@ struct Asker {
 }
 
 impl Asker {
-    fn run(&mut self) {
-        let mut resolver = Resolver::default();
-        while !self.stop.is_set() {
-            let answered = self.pass(&mut resolver).unwrap_or_else(|error| {
-                tracing::error!(%error, "what Stripe told could not be kept; it will be asked again");
-                0
-            });
-            // As long as there are answers there may be more that wait for one.
-            if answered == 0 {
-                self.stop.wait(LOOK_EVERY);
+    fn run(mut self) {
+        let (client, clock) = (self.client.clone(), self.clock);
+        std::thread::scope(|scope| {
+            let asking = Asking::new(scope, &client, &clock);
+            let mut resolver = Resolver::new(self.at_once);
+            while !self.stop.is_set() {
+                if let Err(error) = self.turn(&mut resolver, &asking) {
+                    tracing::error!(%error, "what Stripe told could not be kept; it will be asked again");
+                    self.stop.wait(LOOK_EVERY);
+                }
             }
-        }
+        });
     }
 
-    fn pass(&mut self, resolver: &mut Resolver) -> Result<usize, StoreError> {
-        let questions = self.reader.read(resolve::questions)?;
-        let (at_once, clock, stop) = (self.at_once, self.clock, &self.stop);
-        Ok(resolver.pass(questions, &self.client, &mut self.writer, at_once, &clock, stop)?.answered)
+    /// Looks for questions, and asks them and keeps the answers until it is time to look again: after a while, or once
+    /// all are asked and one is answered, for then there may be more that wait for one.
+    fn turn(&mut self, resolver: &mut Resolver, asking: &Asking<'_, '_>) -> Result<(), StoreError> {
+        let end = Instant::now() + LOOK_EVERY;
+        if !resolver.rests((self.clock)()) {
+            self.reader.read(|connection| resolver.look(connection, (self.clock)()))?;
+        }
+        resolver.ask(asking, (self.clock)());
+        while !self.stop.is_set()
+            && let Some(heard) = asking.hear_within(end.saturating_duration_since(Instant::now()))
+        {
+            let is_answered = resolver.keep(heard, &mut self.writer, (self.clock)())?;
+            if is_answered && resolver.has_asked_all() {
+                break;
+            }
+            resolver.ask(asking, (self.clock)());
+        }
+        Ok(())
     }
 }

@@ -6,13 +6,12 @@ use serde::Serialize;
 use crate::clock;
 use crate::config::Config;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
-use crate::store::events::{self, EventRow, Filter};
-use crate::store::views::{
-    self, AccountRow, AuditFilter, AuditRow, BalanceRow, LedgerRow, MoneyBackRow, SubscriptionRow, TierChangeRow,
-};
+use crate::ops::fresh;
+use crate::ops::story::{self, AccountStory};
+use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
 
 use super::output::{Output, Table, amount, or_dash, plain, time};
-use super::{DONE, tables};
+use super::{DONE, tables, values};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -44,16 +43,16 @@ pub(super) struct AdjustArguments {
     /// The customer's id, or your own reference for it
     account: String,
     /// How much; negative takes
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = values::amount)]
     amount: i64,
     /// Why; goes into the audit log
-    #[arg(long)]
+    #[arg(long, value_parser = values::text)]
     reason: String,
     /// Names this change: repeating it changes nothing
-    #[arg(long)]
+    #[arg(long, value_parser = values::text)]
     key: String,
     /// The unit of the amount
-    #[arg(long, default_value = "credits")]
+    #[arg(long, default_value = "credits", value_parser = values::text)]
     unit: String,
     /// Who does this, for the audit log (default: the login name)
     #[arg(long = "as", value_name = "NAME")]
@@ -77,7 +76,7 @@ struct Listed {
 
 fn list(limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let listed: Vec<Listed> = super::reader(config)?.read(|connection| {
-        let accounts = views::accounts(connection, limit)?;
+        let accounts = views::accounts(connection, &AccountFilter { limit, ..AccountFilter::default() })?;
         accounts
             .into_iter()
             .map(|account| {
@@ -106,44 +105,16 @@ fn in_one_line(balances: &[BalanceRow]) -> String {
     balances.iter().map(|row| amount(row.balance, &row.unit)).collect::<Vec<_>>().join(", ")
 }
 
-#[derive(Debug, Serialize)]
-struct Story {
-    #[serde(flatten)]
-    account: AccountRow,
-    balances: Vec<BalanceRow>,
-    subscriptions: Vec<SubscriptionRow>,
-    tier_changes: Vec<TierChangeRow>,
-    entries: Vec<LedgerRow>,
-    money_back: Vec<MoneyBackRow>,
-    events: Vec<EventRow>,
-    audit: Vec<AuditRow>,
-}
-
 fn show(name: &str, limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let reader = super::reader(config)?;
     let id = super::account_named(&reader, name)?;
-    let story = reader.read(|connection| {
-        let Some(account) = views::account(connection, &id)? else { return Ok(None) };
-        Ok(Some(Story {
-            account,
-            balances: views::balances(connection, Some(&id))?,
-            subscriptions: views::subscriptions(connection, &id)?,
-            tier_changes: views::tier_changes(connection, Some(&id))?,
-            entries: views::ledger(connection, &id, limit)?,
-            money_back: views::money_back(connection, &id)?,
-            events: events::list(connection, &Filter { account: Some(id.clone()), limit, ..Filter::default() })?,
-            audit: views::audit(
-                connection,
-                &AuditFilter { account: Some(id.clone()), limit, ..AuditFilter::default() },
-            )?,
-        }))
-    })?;
+    let story = reader.read(|connection| story::of_account(connection, &id, limit))?;
     let Some(story) = story else { anyhow::bail!("there is no account {name}") };
     output.show(&story, render_story)?;
     Ok(DONE)
 }
 
-fn render_story(story: &Story) -> String {
+fn render_story(story: &AccountStory) -> String {
     let account = &story.account;
     let mut text = format!(
         "{}  reference {}  tier {}{}\n\nbalances\n",
@@ -212,15 +183,21 @@ fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyh
         unit: arguments.unit.clone(),
         reason: arguments.reason.clone(),
         key: arguments.key.clone(),
+        allow_debt: true,
         operator: super::operator(arguments.operator.as_deref()),
     };
-    let event = super::fresh_event_id()?;
+    let event = fresh::event_id(clock::now())?;
     let adjusted = adjust::adjust(&mut connection, &adjustment, &event, config.stripe.livemode, clock::now())?;
-    output.show(&adjusted, |adjusted| render_adjusted(adjusted, &arguments.unit))?;
+    output.show(&adjusted, render_adjusted)?;
     Ok(DONE)
 }
 
-fn render_adjusted(adjusted: &Adjusted, unit: &str) -> String {
+fn render_adjusted(adjusted: &Adjusted) -> String {
     let done = if adjusted.new { "posted" } else { "was posted before, nothing changed" };
-    format!("{}: {done} as {}; balance {}\n", adjusted.account_id, adjusted.event_id, amount(adjusted.balance, unit))
+    format!(
+        "{}: {done} as {}; balance {}\n",
+        adjusted.account_id,
+        adjusted.event_id,
+        amount(adjusted.balance, &adjusted.unit)
+    )
 }

@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::config::Config;
-use crate::ops::adopt::{self, Adopted};
+use crate::domain::words::counted;
+use crate::ops::adopt::{self, Adopted, Place};
+use crate::store::files;
 
 use super::output::{Output, Table, plain};
 use super::progress::Progress;
@@ -36,14 +38,15 @@ pub(super) fn run(arguments: &AdoptArguments, config: &Config, output: &Output) 
     let errand = super::errand(config, arguments.operator.as_deref())?;
     let mut connection = super::beside(config)?;
     let mut progress = Progress::new("customers and subscriptions read", None);
-    let plan = adopt::plan(&connection, &client, &errand, clock::now(), &mut |read| progress.at(count(read)))?;
+    let place = Place { books: &*connection, folder: files::folder_of(&config.database.path), api: &client };
+    let plan = adopt::plan(place, &errand, clock::now(), &mut |read| progress.at(count(read)))?;
     drop(progress);
     let mut progress = Progress::new("events", Some(count(plan.events())));
     let mut ran = |events: usize| progress.at(count(events));
     let adopted = if arguments.apply {
-        adopt::apply(&mut connection, &errand, &plan, clock::now(), &mut ran)?
+        adopt::apply(&mut connection, &errand, plan, clock::now(), &mut ran)?
     } else {
-        adopt::rehearse(&mut connection, &errand, &plan, clock::now(), &mut ran)?
+        adopt::rehearse(&mut connection, &errand, plan, clock::now(), &mut ran)?
     };
     drop(progress);
     let warnings = if config.credits.since.is_none() { vec![NO_CUTOVER] } else { Vec::new() };
@@ -57,9 +60,13 @@ fn count(number: usize) -> u64 {
 
 fn render(shown: &Shown<'_>) -> String {
     let Shown { adopted, warnings } = shown;
-    let mut text = format!("at Stripe: {} customers, {} subscriptions", adopted.customers, adopted.subscriptions);
+    let mut text = format!(
+        "at Stripe: {}, {}",
+        counted(adopted.customers, "customer"),
+        counted(adopted.subscriptions, "subscription")
+    );
     if adopted.left_out > 0 {
-        text.push_str(&format!("; {} more ended with a deleted customer and are left out", adopted.left_out));
+        text.push_str(&format!("; left out, because they ended with a deleted customer: {}", adopted.left_out));
     }
     text.push_str("\n\n");
     let done = if adopted.applied { "CHANGED" } else { "WOULD CHANGE" };
@@ -74,7 +81,7 @@ fn render(shown: &Shown<'_>) -> String {
     }
     text.push_str(&table.render("nothing"));
     text.push_str(&format!(
-        "\n{} were as they are at Stripe; of {} a webhook told something newer\n",
+        "\nknown as they are at Stripe: {}; a webhook told something newer: {}\n",
         adopted.as_known, adopted.told_later
     ));
     for one in &adopted.problems {

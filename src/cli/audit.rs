@@ -1,12 +1,15 @@
 //! Who changed what.
 
+use std::time::Duration;
+
 use clap::Subcommand;
 
-use crate::config::Config;
+use crate::config::{self, Config};
+use crate::domain::ids::EventId;
 use crate::store::views::{self, AuditFilter};
 
 use super::output::Output;
-use super::{DONE, tables};
+use super::{DONE, tables, values};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -17,11 +20,11 @@ pub(super) enum Command {
         #[arg(long)]
         account: Option<String>,
         /// Only by this event
-        #[arg(long)]
-        event: Option<String>,
+        #[arg(long, value_parser = values::event)]
+        event: Option<EventId>,
         /// Only of this time, such as 24h or 7d
-        #[arg(long, value_name = "DURATION")]
-        since: Option<String>,
+        #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
+        since: Option<Duration>,
         /// At most so many
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
         limit: i64,
@@ -35,8 +38,8 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
         Some(name) => Some(super::account_named(&reader, name)?),
         None => None,
     };
-    let since = super::moment(since.as_deref())?;
-    let filter = AuditFilter { account, event: event.clone(), since, limit: *limit };
+    let event = event.as_ref().map(ToString::to_string);
+    let filter = AuditFilter { account, event, since: super::moment(*since), before: None, limit: *limit };
     let rows = reader.read(|connection| views::audit(connection, &filter))?;
     output.show(&rows, |rows| tables::audit(rows))?;
     Ok(DONE)

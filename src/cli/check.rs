@@ -68,6 +68,11 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     {
         problems.push(format!("[fx] url: {error}"));
     }
+    for (key, url) in [("webhook_url", &config.alerts.webhook_url), ("heartbeat_url", &config.alerts.heartbeat_url)] {
+        if let Err(error) = app::sink(key, url, |name| std::env::var(name).ok()) {
+            problems.push(format!("{error:#}"));
+        }
+    }
     if let Err(error) = app::policy(config) {
         problems.push(format!("{error:#}"));
     }

@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::clock;
+use crate::domain::words::counted;
 use crate::ops::verify;
 
 use super::output::{Output, Table, amount, plain};
@@ -136,8 +137,7 @@ fn render_totals(report: &Report) -> String {
 
 /// Such as `18 grants, 1 clawback`.
 fn effects(effects: &BTreeMap<String, usize>) -> String {
-    let named = |(kind, count): (&String, &usize)| format!("{count} {kind}{}", if *count == 1 { "" } else { "s" });
-    let all: Vec<String> = effects.iter().map(named).collect();
+    let all: Vec<String> = effects.iter().map(|(kind, count)| counted(*count, kind)).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 

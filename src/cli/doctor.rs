@@ -2,22 +2,23 @@
 
 use crate::app;
 use crate::clock;
-use crate::config::{Config, Schedule};
+use crate::config::Config;
+use crate::domain::words::counted;
 use crate::jobs;
-use crate::ops::doctor::{Check, Health, books, files, stripe};
+use crate::ops::backup::{self, Remembered};
+use crate::ops::doctor::files::{self, Backups};
+use crate::ops::doctor::{Check, Health, books, stripe};
 use crate::stop::Stop;
 use crate::store::reader::Reader;
 
 use super::output::{Output, plain};
 use super::{DONE, FOUND, check};
 
-/// A job that is so little late may still run, in seconds.
-const LATE_S: i64 = 3_600;
-
 pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let now = clock::now();
     let mut checks = of_config(config);
-    checks.extend(files::checks(&config.database.path, &jobs::shelf(config).folder, config.stripe.livemode, now));
+    let backups = Backups { folder: jobs::shelf(config).folder, by_command: last_backup(config) };
+    checks.extend(files::checks(&config.database.path, &backups, config.stripe.livemode, now));
     checks.extend(of_books(config, now));
     checks.extend(of_stripe(config));
     output.show(&checks, |checks| render(checks))?;
@@ -36,6 +37,11 @@ fn of_config(config: &Config) -> Vec<Check> {
     problems.into_iter().map(|problem| Check::problem("config", problem, why, fix)).collect()
 }
 
+/// What is wrong with the database is told with the books.
+fn last_backup(config: &Config) -> Option<Remembered> {
+    Reader::open(&config.database.path, 1).and_then(|reader| reader.read(backup::remembered)).ok().flatten()
+}
+
 fn of_books(config: &Config, now: i64) -> Vec<Check> {
     let path = &config.database.path;
     if !path.exists() {
@@ -48,8 +54,7 @@ fn of_books(config: &Config, now: i64) -> Vec<Check> {
         secrets: config.webhooks.iter().map(|hook| (hook.path.as_str(), hook.signing_secrets.len())).collect(),
         digest_key: app::CATALOGUE_DIGEST,
         digest: &digest,
-        pending_age_s: i64::try_from(config.alerts.pending_age.as_secs()).unwrap_or(i64::MAX),
-        due: due(config, now / 1000),
+        scope: &app::scope(config),
     };
     let checks =
         Reader::open(path, 1).and_then(|reader| reader.read(|connection| books::checks(connection, &expected, now)));
@@ -57,22 +62,6 @@ fn of_books(config: &Config, now: i64) -> Vec<Check> {
         let why = "nothing of the books can be looked at";
         vec![Check::problem("database", error.to_string(), why, "run the billingd that made it, as its user")]
     })
-}
-
-fn due(config: &Config, now: i64) -> Vec<(&'static str, i64)> {
-    let jobs = &config.jobs;
-    let scheduled: [(&'static str, &Option<Schedule>); 5] = [
-        ("reaper", &jobs.reaper),
-        ("reconcile", &jobs.reconcile),
-        ("retention", &jobs.retention),
-        ("fx", &jobs.fx),
-        ("backup", &jobs.backup),
-    ];
-    scheduled
-        .into_iter()
-        .filter(|(job, _)| *job != "reconcile" || config.stripe.api_key.is_some())
-        .filter_map(|(job, schedule)| Some((job, schedule.as_ref()?.last_due(now - LATE_S)?)))
-        .collect()
 }
 
 fn of_stripe(config: &Config) -> Vec<Check> {
@@ -110,8 +99,7 @@ fn render(checks: &[Check]) -> String {
     let problems = checks.iter().filter(|check| check.health == Health::Problem).count();
     text.push_str(&match problems {
         0 => "\nall is well\n".to_owned(),
-        1 => "\n1 problem\n".to_owned(),
-        more => format!("\n{more} problems\n"),
+        some => format!("\n{}\n", counted(some, "problem")),
     });
     text
 }

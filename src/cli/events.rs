@@ -5,18 +5,20 @@ mod import;
 mod replay;
 mod show;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::domain::ids::EventId;
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::unfinished::{self, Group};
 use crate::store::{StoreError, payload};
 use crate::stripe::wire;
 
-use super::DONE;
 use super::output::{self, Output, Table, age, or_dash, time};
+use super::{DONE, values};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -29,7 +31,8 @@ pub(super) enum Command {
     #[command(after_help = "Example:\n  billingd events show evt_123")]
     Show {
         /// The event's id
-        id: String,
+        #[arg(value_parser = values::event)]
+        id: EventId,
         /// Print the payload as it was received, and nothing else
         #[arg(long)]
         payload: bool,
@@ -69,8 +72,8 @@ pub(super) struct ListArguments {
     #[arg(long)]
     account: Option<String>,
     /// Only events received in this time, such as 24h or 7d
-    #[arg(long, value_name = "DURATION")]
-    since: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
+    since: Option<Duration>,
     /// At most so many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
@@ -91,7 +94,7 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
         Command::Types => types(output),
         Command::List(arguments) => list(arguments, config, output),
         Command::Show { id, payload: true } => print_payload(id, config),
-        Command::Show { id, payload: false } => show::run(id, config, output),
+        Command::Show { id, payload: false } => show::run(id.as_str(), config, output),
         Command::Replay(arguments) => replay::run(arguments, config, output),
         Command::Dismiss(arguments) => dismiss::run(arguments, config, output),
         Command::Import(arguments) => import::run(arguments, config, output),
@@ -109,7 +112,8 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::
         outcome: arguments.outcome.clone(),
         kind: arguments.kind.clone(),
         account,
-        since: super::moment(arguments.since.as_deref())?,
+        since: super::moment(arguments.since),
+        before: None,
         limit: arguments.limit,
     };
     let rows = reader.read(|connection| events::list(connection, &filter))?;
@@ -148,9 +152,8 @@ fn render_list(rows: &[EventRow]) -> String {
     table.render("no events")
 }
 
-fn print_payload(id: &str, config: &Config) -> anyhow::Result<u8> {
-    let id = EventId::parse(id)?;
-    let body = super::reader(config)?.read(|connection| -> Result<_, StoreError> { payload::read(connection, &id) })?;
+fn print_payload(id: &EventId, config: &Config) -> anyhow::Result<u8> {
+    let body = super::reader(config)?.read(|connection| -> Result<_, StoreError> { payload::read(connection, id) })?;
     let Some(body) = body else {
         anyhow::bail!(if id.as_str().starts_with("evt_") {
             format!("the payload of {id} is not kept; Stripe has it for 30 days: `stripe events retrieve {id}`")

@@ -1,15 +1,14 @@
 //! Findings: what a person should look at, and letting it be.
 
 use clap::{Subcommand, ValueEnum};
-use serde::Serialize;
 
 use crate::clock;
 use crate::config::Config;
-use crate::ops::findings::{acknowledge, remedy};
-use crate::store::findings::{self, FindingRow};
+use crate::ops::findings::{Advised, acknowledge};
+use crate::store::findings;
 
-use super::DONE;
 use super::output::{Output, Table, amount, or_dash, time};
+use super::{DONE, values};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -27,10 +26,10 @@ pub(super) enum Command {
     #[command(after_help = "Example:\n  billingd findings acknowledge 7 --reason 'refunded by bank transfer'")]
     Acknowledge {
         /// Its number
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
         id: i64,
         /// Why
-        #[arg(long, value_name = "TEXT")]
+        #[arg(long, value_name = "TEXT", value_parser = values::text)]
         reason: String,
         /// Who does this, for the audit log (default: the login name)
         #[arg(long = "as", value_name = "NAME")]
@@ -57,25 +56,11 @@ impl Status {
     }
 }
 
-/// A finding with its remedy.
-#[derive(Debug, Serialize)]
-pub(super) struct Listed {
-    #[serde(flatten)]
-    row: FindingRow,
-    command: String,
-}
-
-impl Listed {
-    pub(super) fn new(row: FindingRow) -> Self {
-        Self { command: remedy(&row), row }
-    }
-}
-
 pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow::Result<u8> {
     match command {
         Command::List { status, limit } => {
             let rows = super::reader(config)?.read(|connection| findings::list(connection, status.word(), *limit))?;
-            let listed: Vec<Listed> = rows.into_iter().map(Listed::new).collect();
+            let listed: Vec<Advised> = rows.into_iter().map(Advised::new).collect();
             output.show(&listed, |listed| render(listed))?;
         }
         Command::Acknowledge { id, reason, operator } => {
@@ -91,10 +76,10 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
 }
 
 /// A table, and below it what each one says.
-pub(super) fn render(listed: &[Listed]) -> String {
+pub(super) fn render(listed: &[Advised]) -> String {
     let mut table =
         Table::new(&[">ID", "KIND", "SUBJECT", ">AT STAKE", "AT STRIPE", "HERE", "STATUS", "FIRST SEEN", "COMMAND"]);
-    for Listed { row, command } in listed {
+    for Advised { row, command } in listed {
         let stake = row.amount.zip(row.currency.as_deref()).map(|(sum, currency)| amount(sum, currency));
         let status = match &row.reason {
             Some(reason) => format!("{}: {reason}", row.status),

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use crate::clock;
 use crate::config::Config;
 use crate::domain::money::Currency;
+use crate::domain::words::counted;
 use crate::ecb::{feed, fetch};
 use crate::ops::fx::{self, Told, Updated};
 use crate::store::fx::{self as rates, RateRow};
@@ -85,13 +86,16 @@ fn download(config: &Config) -> anyhow::Result<(Vec<u8>, String)> {
 
 fn render_updated(updated: &Updated) -> String {
     let Updated { source, newest, new, known, differing, woken, waiting } = updated;
-    let mut text = format!("{source}: {new} new rates, {known} known before; the newest of {newest}\n");
+    let mut text = format!("{source}: {}, {known} known before; the newest of {newest}\n", counted(*new, "new rate"));
     for one in differing {
         let (date, currency) = (&one.date, one.currency.to_ascii_uppercase());
         text.push_str(&format!("{date} {currency}: {} was told before and stays, not {}\n", one.kept, one.told));
     }
     if woken + usize::from(*waiting > 0) > 0 {
-        text.push_str(&format!("{woken} events that waited for rates ran again; {waiting} wait for a rate now\n"));
+        text.push_str(&format!(
+            "{} that waited for rates ran again; still waiting for one: {waiting}\n",
+            counted(*woken, "event")
+        ));
     }
     text
 }

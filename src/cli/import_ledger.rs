@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::clock;
 use crate::config::Config;
+use crate::domain::words::counted;
 use crate::ops::import_ledger::{self, Report, RowResult, Taken};
 use crate::store::rehearsal::Rehearsal;
 
@@ -71,7 +72,8 @@ fn render(report: &Report) -> String {
     let Report { imported, repeats, already_imported, empty, .. } = report;
     let mut text = format!("{}\n{}\n", rows.render("no rows"), balances.render("no balances"));
     text.push_str(&format!(
-        "{imported} imported, {repeats} repeats reversed, {already_imported} imported before, {empty} of amount 0\n"
+        "{imported} imported, {} reversed, {already_imported} imported before; left out, with an amount of 0: {empty}\n",
+        counted(*repeats, "repeat")
     ));
     if !report.applied && imported + repeats > 0 {
         text.push_str("nothing is changed yet; run the same with --apply\n");

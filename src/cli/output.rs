@@ -3,12 +3,10 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
-use bytesize::ByteSize;
-use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::domain::event::UnixSeconds;
-use crate::domain::money::{self, Currency};
+pub(super) use crate::domain::words::age;
+pub(super) use crate::ops::words::{amount, plain, size, time};
 
 /// Where a command shows its result.
 #[derive(Debug, Clone, Copy)]
@@ -100,41 +98,7 @@ impl Table {
     }
 }
 
-/// A text from outside, without what could steer a terminal.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
-}
-
 /// A text, or a dash.
 pub(super) fn or_dash(text: Option<&str>) -> String {
     text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned()
-}
-
-/// A time for people, in UTC.
-pub(super) fn time(at: UnixSeconds) -> String {
-    Timestamp::from_second(at).map_or_else(|_| at.to_string(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
-}
-
-/// A size for people.
-pub(super) fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
-}
-
-/// How long something has lasted, by its two largest units.
-pub(super) fn age(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, seconds) => format!("{seconds}s"),
-        (0, 0, minutes, _) => format!("{minutes}m"),
-        (0, hours, minutes, _) => format!("{hours}h {minutes}m"),
-        (days, hours, ..) => format!("{days}d {hours}h"),
-    }
-}
-
-/// An amount of a unit for people: money with its decimals, credits as they are.
-pub(super) fn amount(amount: i64, unit: &str) -> String {
-    match Currency::parse(unit) {
-        Ok(currency) if unit == currency.as_str() => money::show(amount, currency),
-        _ => format!("{amount} {unit}"),
-    }
 }

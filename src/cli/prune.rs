@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::config::Config;
+use crate::domain::words::counted;
 use crate::jobs;
 use crate::ops::retain::{self, Pruned};
 use crate::stop::Stop;
@@ -21,10 +22,10 @@ pub(super) fn run(operator: Option<&str>, config: &Config, output: &Output) -> a
 fn render(pruned: &Pruned) -> String {
     let bytes = u64::try_from(pruned.payload_bytes).unwrap_or_default();
     format!(
-        "deleted {} payloads ({}) and {} ignored events; the books stay as they are\n\
+        "deleted {} ({}) and {}; the books stay as they are\n\
          the room is used again by what comes next; the file does not shrink\n",
-        pruned.payloads,
+        counted(pruned.payloads, "payload"),
         size(bytes),
-        pruned.ignored_events
+        counted(pruned.ignored_events, "ignored event")
     )
 }

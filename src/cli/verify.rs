@@ -1,6 +1,7 @@
 //! The proof that the books are whole.
 
 use crate::config::Config;
+use crate::domain::words::counted;
 use crate::ops::verify::{self, Report};
 
 use super::output::{Output, plain};
@@ -22,8 +23,10 @@ fn render(report: &Report) -> String {
         }
     }
     text.push_str(&format!(
-        "{} balances, {} audit rows, head {}\n",
-        report.balances, report.audit_rows, report.audit_head
+        "{}, {}, head {}\n",
+        counted(report.balances, "balance"),
+        counted(report.audit_rows, "audit row"),
+        report.audit_head
     ));
     text.push_str(if report.clean {
         "the books are whole\n"

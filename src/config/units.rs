@@ -132,6 +132,14 @@ impl Schedule {
         calendar.find_previous_occurrence(&now, true).ok().map(|time| time.timestamp())
     }
 
+    /// The first moment after `now` at which it comes, in Unix seconds.
+    #[must_use]
+    pub fn next_due(&self, now: i64) -> Option<i64> {
+        let now = JobAndNextTick::utc(u64::try_from(now).ok()?);
+        let calendar = Job::new(&self.0, |_, _| {}).and_then(|mut job| job.job_data()).ok()?.schedule()?;
+        calendar.find_next_occurrence(&now, false).ok().map(|time| time.timestamp())
+    }
+
     /// The expression.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -92,6 +92,13 @@ id! {
 }
 
 impl EventId {
+    /// The id of an operator's event at `now_ms`, in milliseconds since the Unix epoch: sorts by time, and is made twice
+    /// only if `random` is.
+    #[must_use]
+    pub fn of_operator(now_ms: i64, random: u64) -> Self {
+        Self(format!("op_{now_ms:012x}{random:016x}").into())
+    }
+
     /// These ids in their order, each once.
     #[must_use]
     pub fn each_once(ids: &[Self]) -> Vec<Self> {
@@ -103,6 +110,13 @@ impl EventId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_operators_sort_by_time() {
+        let id = |now_ms, random| EventId::of_operator(now_ms, random);
+        assert_eq!(id(1_790_000_000_000, 7).as_str(), "op_01a0c4506c000000000000000007");
+        assert!(id(1_790_000_000_000, u64::MAX) < id(1_790_000_000_001, 0));
+    }
 
     #[test]
     fn any_text_of_sensible_length_is_an_id() {

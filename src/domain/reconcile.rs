@@ -118,7 +118,9 @@ impl Kind {
                 format!("billingd repair subscription {subject}")
             }
             Self::SubscriptionMissingAtStripe => "billingd findings acknowledge ID --reason TEXT".into(),
-            Self::EventsBeyondReach => "billingd events import FILE".into(),
+            Self::EventsBeyondReach => {
+                "billingd events import FILE, then billingd findings acknowledge ID --reason TEXT".into()
+            }
             Self::Silence | Self::EndpointDisabled => "billingd doctor".into(),
             Self::BooksBroken => "billingd verify".into(),
         }
@@ -512,12 +514,21 @@ pub fn is_same_path(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-/// Stripe has events for us, and delivered none after `last`. While that lasts the words stay the same, so that what is
-/// acknowledged stays so.
+/// Stripe has events for us, and delivered none after `last`, at any path: one difference for each of ours that an
+/// endpoint leads to. Where none does, or nobody can tell, that is each. While that lasts the words stay the same, so
+/// that what is acknowledged stays so.
 #[must_use]
-pub fn of_silence(paths: &[String], last: UnixSeconds) -> Difference {
+pub fn of_silence(paths: &[String], endpoints: Option<&[Endpoint]>, last: UnixSeconds) -> Vec<Difference> {
+    let is_led_to = |path: &&String| endpoints.into_iter().flatten().any(|one| is_same_path(path, &one.path));
+    let silent: Vec<&String> = match paths.iter().filter(is_led_to).collect::<Vec<_>>() {
+        none if none.is_empty() => paths.iter().collect(),
+        some => some,
+    };
     let expected = "deliveries of the events that Stripe has";
-    Difference::new(Kind::Silence, paths.join(" "), expected, format!("none since {last}"))
+    silent
+        .into_iter()
+        .map(|path| Difference::new(Kind::Silence, path, expected, format!("none since {last}")))
+        .collect()
 }
 
 /// Events since `last` were never fetched, and Stripe has only those since `reach`, which moves with every run.

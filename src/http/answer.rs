@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::domain::ids::EventId;
 use crate::ops::ingest::Answer;
-use crate::store::writer::NotDone;
 
 /// When to try again after a 503, in seconds.
 const RETRY_AFTER_S: u32 = 5;
@@ -55,14 +54,6 @@ pub(super) fn duplicate(event: &EventId, outcome: &str) -> HttpResponse {
         reason: None,
         event_id: event.as_str(),
     })
-}
-
-/// The answer when nothing was stored.
-pub(super) fn not_done(why: NotDone) -> HttpResponse {
-    match why {
-        NotDone::Overloaded => try_again("overloaded", "more deliveries are waiting than can be taken now"),
-        NotDone::Unavailable => try_again("storage_unavailable", "the database does not take writes now"),
-    }
 }
 
 /// A 503 that asks for a repeat.

@@ -7,10 +7,9 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, Resource, web};
 use serde_json::json;
 
+use crate::domain::alert::DISK_BYTES_MIN;
 use crate::http::{Public, answer};
-
-/// Below this much free space on the disk of the database, new deliveries are better sent elsewhere.
-const DISK_BYTES_MIN: u64 = 64 << 20;
+use crate::store::disk;
 
 /// 200 while the process runs.
 pub(super) fn alive(path: &str) -> Resource {
@@ -38,9 +37,7 @@ pub(super) fn ready(path: &str, public: Arc<Public>) -> Resource {
 }
 
 fn disk_has_room(folder: &Path) -> Result<(), String> {
-    let stat =
-        rustix::fs::statvfs(folder).map_err(|error| format!("the disk cannot be asked for its room: {error}"))?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let free = disk::free(folder).map_err(|error| format!("the disk cannot be asked for its room: {error}"))?;
     if free < DISK_BYTES_MIN {
         return Err(format!("the disk of the database has only {} MiB left", free >> 20));
     }

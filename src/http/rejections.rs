@@ -8,9 +8,12 @@ use crate::clock::UnixMillis;
 /// One line of the log for each reason in this time.
 const LOG_EVERY_MS: i64 = 10_000;
 
-/// Counts refused deliveries.
-#[derive(Debug, Default)]
-pub struct Rejections(Mutex<BTreeMap<&'static str, Count>>);
+/// Counts what was refused at one door.
+#[derive(Debug)]
+pub struct Rejections {
+    what: &'static str,
+    counts: Mutex<BTreeMap<&'static str, Count>>,
+}
 
 #[derive(Debug, Default)]
 struct Count {
@@ -20,10 +23,16 @@ struct Count {
 }
 
 impl Rejections {
+    /// None yet; `what` names in the log what comes through this door, such as "deliveries".
+    #[must_use]
+    pub fn of(what: &'static str) -> Self {
+        Self { what, counts: Mutex::default() }
+    }
+
     /// Counts one more; now and then also writes how many there were.
     pub(super) fn count(&self, code: &'static str, now: UnixMillis) {
         let untold = {
-            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(code).or_default();
             count.all += 1;
             count.untold += 1;
@@ -33,13 +42,13 @@ impl Rejections {
             count.told_at = Some(now);
             std::mem::take(&mut count.untold)
         };
-        tracing::warn!(reason = code, count = untold, "deliveries were refused");
+        tracing::warn!(reason = code, count = untold, "{} were refused", self.what);
     }
 
-    /// How many deliveries were refused so far, by reason.
+    /// How many were refused so far, by reason.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(code, count)| (*code, count.all)).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! The door for Stripe: body → signature → our own words → the writer → an answer that speaks of what is on disk.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,9 +11,11 @@ use actix_web::{HttpRequest, HttpResponse, Resource, web};
 use crate::domain::event::Event;
 use crate::http::body::{self, NotTaken};
 use crate::http::{Public, answer};
+use crate::ops::alerts::Answered;
 use crate::ops::ingest::{Answer, Delivery};
 use crate::store::events::{self, Source};
 use crate::store::payload::Payload;
+use crate::store::writer::NotDone;
 use crate::stripe::wire;
 
 const SIGNATURE: &str = "stripe-signature";
@@ -34,11 +37,19 @@ struct Refusal {
 }
 
 async fn receive(public: Arc<Public>, index: usize, request: HttpRequest, payload: web::Payload) -> HttpResponse {
-    let work = deliver(&public, index, &request, payload);
+    let is_authentic = Cell::new(false);
+    let work = deliver(&public, index, &request, payload, &is_authentic);
     match tokio::time::timeout(public.request_timeout, work).await {
-        Ok(Ok(answer)) => answer,
+        Ok(Ok(answer)) => {
+            let how = if answer.status().is_success() { Answered::Well } else { Answered::Badly };
+            public.tally.note(how, (public.clock)());
+            answer
+        }
         Ok(Err(refusal)) => {
             public.rejections.count(refusal.code, (public.clock)());
+            if let Some(how) = refusal.answered() {
+                public.tally.note(how, (public.clock)());
+            }
             if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
                 return answer::try_again(refusal.code, &refusal.message);
             }
@@ -46,6 +57,10 @@ async fn receive(public: Arc<Public>, index: usize, request: HttpRequest, payloa
         }
         Err(_) => {
             public.rejections.count("timeout", (public.clock)());
+            // Anybody can send a body so slowly that it never ends.
+            if is_authentic.get() {
+                public.tally.note(Answered::Badly, (public.clock)());
+            }
             answer::try_again(
                 "timeout",
                 "took longer than request_timeout; whether it is stored is open, a repeat is safe",
@@ -59,14 +74,17 @@ async fn deliver(
     index: usize,
     request: &HttpRequest,
     payload: web::Payload,
+    is_authentic: &Cell<bool>,
 ) -> Result<HttpResponse, Refusal> {
     let began = Instant::now();
     refuse_encoding(request.headers())?;
     let body = body::read(request, payload, public.body_bytes_max, &public.budget).await?;
     let received = (public.clock)();
     let event = authentic(public, index, request.headers(), &body.bytes, received)?;
+    is_authentic.set(true);
     if let Some(completed) = completed_before(public, &event) {
         public.duplicates.note(&event.id, completed.received, received);
+        public.deliveries.count_duplicate(&event.kind, began.elapsed());
         tracing::debug!(event_id = %event.id, r#type = event.kind, outcome = "duplicate", "webhook");
         return Ok(answer::duplicate(&event.id, &completed.outcome));
     }
@@ -82,10 +100,11 @@ async fn deliver(
     drop(held);
     match ran {
         Ok(answer) => {
+            public.deliveries.count(&answer, &kind, began.elapsed());
             log(id.as_str(), &kind, &answer, began);
             Ok(answer::of_delivery(&id, &answer))
         }
-        Err(why) => Ok(answer::not_done(why)),
+        Err(why) => Err(why.into()),
     }
 }
 
@@ -127,11 +146,39 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 impl Refusal {
+    /// `None`: anybody could cause it, so it tells nothing of Stripe's deliveries.
+    fn answered(&self) -> Option<Answered> {
+        match self.code {
+            _ if self.status.is_server_error() => Some(Answered::Badly),
+            // The signature is right, so it is no stranger.
+            "timestamp_too_old" | "timestamp_in_future" => Some(Answered::Badly),
+            "signature_mismatch" => Some(Answered::Mismatched),
+            _ => None,
+        }
+    }
+
     fn unavailable() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "storage_unavailable",
             message: "the delivery could not be taken".into(),
+        }
+    }
+}
+
+impl From<NotDone> for Refusal {
+    fn from(why: NotDone) -> Self {
+        match why {
+            NotDone::Overloaded => Self {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                code: "overloaded",
+                message: "more deliveries are waiting than can be taken now".into(),
+            },
+            NotDone::Unavailable => Self {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                code: "storage_unavailable",
+                message: "the database does not take writes now".into(),
+            },
         }
     }
 }

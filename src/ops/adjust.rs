@@ -1,6 +1,6 @@
 //! An operator's entry: credits given or taken by hand, idempotent by a key of the operator's choice.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ use crate::ops::apply::to_json;
 use crate::store::audit::{self, Record};
 use crate::store::events::{self, Claim, EventMeta, Source};
 use crate::store::ledger::{self, Entry, Posted};
-use crate::store::{StoreError, accounts};
+use crate::store::{Desk, StoreError, accounts};
 
 /// What an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Adjustment {
     pub reason: String,
     /// Makes the entry idempotent, over all accounts.
     pub key: String,
+    /// Whether it may take more than is available.
+    pub allow_debt: bool,
     /// Who.
     pub operator: String,
 }
@@ -41,8 +43,14 @@ pub struct Adjusted {
     pub event_id: String,
     /// False: the same was done before, and nothing changed.
     pub new: bool,
+    /// The unit.
+    pub unit: String,
+    /// What was posted.
+    pub amount: i64,
     /// The balance in the unit, now.
     pub balance: i64,
+    /// What of it can be spent; never below 0.
+    pub available: i64,
 }
 
 /// Why it was not done.
@@ -52,8 +60,23 @@ pub enum AdjustError {
     #[error("there is no account {0}; `billingd accounts list` shows all")]
     UnknownAccount(String),
     /// Several accounts have this reference.
-    #[error("the reference {0} belongs to several accounts ({1}); name one of them by its id")]
-    AmbiguousAccount(String, String),
+    #[error("the reference {reference} belongs to several accounts ({}); name one of them by its id", accounts.join(", "))]
+    AmbiguousAccount {
+        /// The reference.
+        reference: String,
+        /// Their ids.
+        accounts: Vec<String>,
+    },
+    /// More is needed than there is, and no debt is allowed.
+    #[error("{needed} {unit} are needed and {available} are available; nothing is posted")]
+    Insufficient {
+        /// What was to be taken.
+        needed: u64,
+        /// What can be spent.
+        available: i64,
+        /// The unit of both.
+        unit: String,
+    },
     /// The key was used for something else.
     #[error("the key {key} was used for {held}; choose another key, or repeat exactly that")]
     KeyTaken {
@@ -77,30 +100,45 @@ pub enum AdjustError {
 /// # Errors
 /// [`AdjustError`]; then nothing has changed.
 pub fn adjust(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     adjustment: &Adjustment,
     event: &EventId,
     livemode: bool,
     now: UnixMillis,
 ) -> Result<Adjusted, AdjustError> {
     validate(adjustment)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    let account = find_account(&transaction, &adjustment.account)?;
+    let (adjustment, event) = (adjustment.clone(), event.clone());
+    desk.write(move |transaction| match post(transaction, &adjustment, &event, livemode, now) {
+        // Only this takes back what was written; what else is refused is refused before anything is.
+        Err(AdjustError::Store(error)) => Err(error),
+        done => Ok(done),
+    })?
+}
+
+fn post(
+    transaction: &Transaction<'_>,
+    adjustment: &Adjustment,
+    event: &EventId,
+    livemode: bool,
+    now: UnixMillis,
+) -> Result<Adjusted, AdjustError> {
+    let account = find_account(transaction, &adjustment.account)?;
     let fact = Fact::adjustment(&adjustment.key);
-    if let Some(held) = ledger::standing(&transaction, &fact)? {
+    let balance = ledger::balance(transaction, &account, &adjustment.unit)?;
+    if let Some(held) = ledger::standing(transaction, &fact)? {
         if (&held.account, held.unit.as_str(), held.amount) != (&account, adjustment.unit.as_str(), adjustment.amount) {
             return Err(AdjustError::KeyTaken {
                 key: adjustment.key.clone(),
                 held: format!("{} {} of {}", held.amount, held.unit, held.account),
             });
         }
-        let balance = ledger::balance(&transaction, &account, &adjustment.unit)?;
-        return Ok(Adjusted {
-            account_id: account.to_string(),
-            event_id: held.source.to_string(),
-            new: false,
-            balance,
-        });
+        return Ok(adjusted(adjustment, &account, &held.source, false, balance));
+    }
+    if !adjustment.allow_debt {
+        require(adjustment, balance)?;
+    }
+    if balance.checked_add(adjustment.amount).is_none() {
+        return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
     }
     let meta = EventMeta {
         id: event,
@@ -114,30 +152,49 @@ pub fn adjust(
         created: now / 1000,
         received: now,
     };
-    if events::complete(&transaction, &meta, Outcome::Applied, Some(&adjustment.reason), now)? == Claim::Lost {
+    if events::complete(transaction, &meta, Outcome::Applied, Some(&adjustment.reason), now)? == Claim::Lost {
         return Err(AdjustError::Invalid("the id of this command was used before; try again"));
-    }
-    if ledger::balance(&transaction, &account, &adjustment.unit)?.checked_add(adjustment.amount).is_none() {
-        return Err(AdjustError::Invalid("the balance would be beyond what can be counted; nothing is posted"));
     }
     let line = GrantLine::plain(&adjustment.unit, adjustment.amount);
     let entry =
         Entry { account: &account, kind: "adjustment", fact: &fact, root: &fact, source: event, at: now / 1000 };
-    let posted = ledger::post(&transaction, &entry, &[line])?;
-    record(&transaction, adjustment, &account, event, &posted, now)?;
-    transaction.commit().map_err(StoreError::from)?;
-    let balance = posted.first().map_or(0, |line| line.after);
-    Ok(Adjusted { account_id: account.to_string(), event_id: event.to_string(), new: true, balance })
+    let posted = ledger::post(transaction, &entry, &[line])?;
+    record(transaction, adjustment, &account, event, &posted, now)?;
+    let balance = posted.first().map_or(balance, |line| line.after);
+    Ok(adjusted(adjustment, &account, event, true, balance))
+}
+
+fn adjusted(adjustment: &Adjustment, account: &AccountId, event: &EventId, new: bool, balance: i64) -> Adjusted {
+    Adjusted {
+        account_id: account.to_string(),
+        event_id: event.to_string(),
+        new,
+        unit: adjustment.unit.clone(),
+        amount: adjustment.amount,
+        balance,
+        available: balance.max(0),
+    }
+}
+
+/// What is taken must be there.
+fn require(adjustment: &Adjustment, balance: i64) -> Result<(), AdjustError> {
+    let available = balance.max(0);
+    // Something positive and something negative always have a sum.
+    if adjustment.amount < 0 && available.saturating_add(adjustment.amount) < 0 {
+        let needed = adjustment.amount.unsigned_abs();
+        return Err(AdjustError::Insufficient { needed, available, unit: adjustment.unit.clone() });
+    }
+    Ok(())
 }
 
 fn validate(adjustment: &Adjustment) -> Result<(), AdjustError> {
     if adjustment.amount == 0 {
-        return Err(AdjustError::Invalid("an amount of 0 changes nothing; give --amount a number such as -40"));
+        return Err(AdjustError::Invalid("an amount of 0 changes nothing; give a number such as -40"));
     }
     for (text, problem) in [
-        (&adjustment.key, "the key is empty; give --key a text that names this change, such as ticket-17"),
-        (&adjustment.reason, "the reason is empty; give --reason a text for the audit log"),
-        (&adjustment.unit, "the unit is empty; give --unit a name such as credits"),
+        (&adjustment.key, "the key is empty; give a text that names this change, such as ticket-17"),
+        (&adjustment.reason, "the reason is empty; give a text for the audit log"),
+        (&adjustment.unit, "the unit is empty; give a name such as credits"),
     ] {
         if text.trim().is_empty() {
             return Err(AdjustError::Invalid(problem));
@@ -157,8 +214,8 @@ pub fn find_account(connection: &Connection, name: &str) -> Result<AccountId, Ad
         (None, _) => Err(AdjustError::UnknownAccount(name.into())),
         (Some(last), false) => {
             named.push(last);
-            let all: Vec<&str> = named.iter().map(AccountId::as_str).collect();
-            Err(AdjustError::AmbiguousAccount(name.into(), all.join(", ")))
+            let accounts = named.iter().map(AccountId::to_string).collect();
+            Err(AdjustError::AmbiguousAccount { reference: name.into(), accounts })
         }
     }
 }

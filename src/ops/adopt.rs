@@ -5,34 +5,41 @@
 //! is newer, and so is, in the same second, every event that says what it changed; whatever happened before is in what
 //! the lists tell. An adoption can come before, between or after webhooks, and ends in the same tiers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
 use crate::clock::UnixMillis;
 use crate::domain::decision::Outcome;
 use crate::domain::event::{Body, Customer, Event, Subscription, UnixSeconds};
-use crate::domain::ids::{AccountId, EventId};
+use crate::domain::ids::EventId;
 use crate::domain::subscription::State;
 use crate::ops::ingest::{Answer, Delivery, Errand};
+use crate::ops::seen::Seen;
 use crate::store::events::{self, Source};
 use crate::store::payload::Payload;
-use crate::store::{StoreError, accounts, audit, subscriptions};
+use crate::store::spool::Spool;
+use crate::store::{Desk, Look, StoreError, accounts, audit, savepoint, subscriptions};
 use crate::stripe::ask::NoAnswer;
 use crate::stripe::client::{Api, ApiError};
+use crate::stripe::lists::{self, CUSTOMERS, SUBSCRIPTIONS};
 use crate::stripe::made::{self, Envelope};
-use crate::stripe::{all, wire};
+use crate::stripe::wire;
 
 /// How many events one transaction runs, so that deliveries never wait long; those of one account stay together.
 const CHUNK: usize = 64;
 
+/// In which order events run: those of one account together, and its customer first. The account stands as a hash.
+type Order = (u64, bool);
+
 /// What Stripe told, and what is to be done about it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Plan {
-    /// The objects that become events, those of one account one after the other, the customer first.
-    deliveries: Vec<Delivery>,
+    /// The events that the objects become; in a file, since they may be many.
+    events: Spool<Order>,
     /// What will be reported, as far as it is known.
     report: Adopted,
 }
@@ -41,7 +48,7 @@ impl Plan {
     /// How many events will run.
     #[must_use]
     pub fn events(&self) -> usize {
-        self.deliveries.len()
+        self.events.len()
     }
 }
 
@@ -114,71 +121,73 @@ impl From<ApiError> for AdoptError {
     }
 }
 
+/// Where the lists of Stripe are compared with the books.
+#[derive(Clone, Copy)]
+pub struct Place<'a, B> {
+    /// The books.
+    pub books: &'a B,
+    /// A folder on the disk of the database.
+    pub folder: &'a Path,
+    /// Who is asked.
+    pub api: &'a dyn Api,
+}
+
 /// Lists what Stripe has; `seen` hears how many objects have been read. Changes nothing, and holds no transaction.
 ///
 /// # Errors
 /// [`AdoptError`].
-pub fn plan(
-    connection: &Connection,
-    api: &dyn Api,
+pub fn plan<B: Look>(
+    place: Place<'_, B>,
     errand: &Errand,
     now: UnixMillis,
     seen: &mut dyn FnMut(usize),
 ) -> Result<Plan, AdoptError> {
-    let livemode = errand.rules().policy.livemode;
-    if let Some(other) = all::livemode(api)?.filter(|told| *told != livemode) {
+    let (api, livemode) = (place.api, errand.rules().policy.livemode);
+    if let Some(other) = lists::livemode(api)?.filter(|told| *told != livemode) {
         return Err(AdoptError::OtherMode(other));
     }
     let began = api.time().unwrap_or(now / 1000);
-    let mut look = Look { connection, errand, began, now, plan: Plan::default(), customers: HashSet::new(), read: 0 };
-    for page in all::customers(api) {
-        look.page("customer.updated", &page?)?;
+    let plan = Plan { events: Spool::create(place.folder)?, report: Adopted::default() };
+    let mut look = Lists { books: place.books, errand, began, plan, customers: Seen::default(), read: 0 };
+    for page in CUSTOMERS.texts(api, &[]) {
+        for customer in page? {
+            look.object(CUSTOMERS.carried_by, customer.get())?;
+        }
         seen(look.read);
     }
-    for page in all::subscriptions(api) {
-        look.page("customer.subscription.updated", &page?)?;
+    for page in SUBSCRIPTIONS.texts(api, &[("status", "all")]) {
+        for subscription in page? {
+            look.object(SUBSCRIPTIONS.carried_by, &lists::with_all_items(api, &subscription)?)?;
+        }
         seen(look.read);
     }
-    let mut plan = look.plan;
-    plan.deliveries.sort_by(|one, other| place(&one.event).cmp(&place(&other.event)));
-    Ok(plan)
-}
-
-/// Customers before what they have.
-fn place(event: &Event) -> (Option<&AccountId>, bool) {
-    match &event.body {
-        Body::Customer(customer) => (Some(&customer.id), false),
-        Body::Subscription(subscription) => (subscription.customer.as_ref(), true),
-        _ => (None, true),
-    }
+    Ok(look.plan)
 }
 
 /// The lists, while they are read.
-struct Look<'a> {
-    connection: &'a Connection,
+struct Lists<'a, B> {
+    books: &'a B,
     errand: &'a Errand,
     began: UnixSeconds,
-    now: UnixMillis,
     plan: Plan,
-    customers: HashSet<AccountId>,
+    customers: Seen,
     read: usize,
 }
 
-impl Look<'_> {
-    fn page(&mut self, kind: &'static str, objects: &[String]) -> Result<(), AdoptError> {
-        for object in objects {
-            self.read += 1;
-            self.object(kind, object)?;
-        }
-        Ok(())
-    }
+/// An event that an object becomes.
+struct Made {
+    event: Event,
+    body: Vec<u8>,
+}
 
+impl<B: Look> Lists<'_, B> {
     fn object(&mut self, kind: &'static str, object: &str) -> Result<(), AdoptError> {
-        let first = self.delivery(kind, object, None)?;
+        self.read += 1;
+        let first = self.made(kind, object, None)?;
         match &first.event.body {
             Body::Customer(customer) => {
                 self.plan.report.customers += 1;
-                self.customers.insert(customer.id.clone());
+                self.customers.add(customer.id.as_str());
             }
             Body::Subscription(subscription) if self.is_of_deleted(subscription) => {
                 self.plan.report.left_out += 1;
@@ -192,18 +201,31 @@ impl Look<'_> {
             }
             _ => return Err(AdoptError::Garbage(kind)),
         }
-        if events::completed(self.connection, &first.event.id)?.is_none() {
-            self.plan.deliveries.push(first);
-        } else if self.is_held(&first.event.body)? {
+        let (is_adopted, is_held) = self.books.look(|connection| {
+            let is_adopted = events::completed(connection, &first.event.id)?.is_some();
+            Ok((is_adopted, is_adopted && is_held(connection, &first.event.body)?))
+        })?;
+        if is_held {
             self.plan.report.as_known += 1;
-        } else {
-            self.plan.deliveries.push(self.delivery(kind, object, Some(self.began))?);
+            return Ok(());
         }
+        let Made { event, body } = if is_adopted { self.made(kind, object, Some(self.began))? } else { first };
+        self.plan.events.push(self.order(&event.body), &body)?;
         Ok(())
     }
 
+    fn order(&self, body: &Body) -> Order {
+        match body {
+            Body::Customer(customer) => (self.customers.hash(customer.id.as_str()), false),
+            Body::Subscription(Subscription { customer: Some(customer), .. }) => {
+                (self.customers.hash(customer.as_str()), true)
+            }
+            _ => (0, true),
+        }
+    }
+
     /// The event of an object; one that was adopted before, and is another now, needs an event of its own.
-    fn delivery(&self, kind: &str, object: &str, again: Option<UnixSeconds>) -> Result<Delivery, AdoptError> {
+    fn made(&self, kind: &str, object: &str, again: Option<UnixSeconds>) -> Result<Made, AdoptError> {
         let policy = &self.errand.rules().policy;
         let object_id = wire::object_id(object).ok_or(AdoptError::Garbage("object with an id"))?;
         let id = match again {
@@ -220,27 +242,27 @@ impl Look<'_> {
         };
         let body = made::body(&envelope, object).map_err(|_| AdoptError::Garbage("object"))?;
         let event = wire::read(&body, &self.errand.rules().metadata_key).map_err(|_| AdoptError::Garbage("object"))?;
-        Ok(Delivery { event, payload: Some(Payload::pack(&body)?), source: Source::Operator, received: self.now })
+        Ok(Made { event, body })
     }
 
     fn is_of_deleted(&self, subscription: &Subscription) -> bool {
-        let is_listed = subscription.customer.as_ref().is_some_and(|customer| self.customers.contains(customer));
+        let is_listed = subscription.customer.as_ref().is_some_and(|customer| self.customers.has(customer.as_str()));
         State::of(subscription).is_terminal() && !is_listed
     }
+}
 
-    /// The books show the object as it is.
-    fn is_held(&self, body: &Body) -> Result<bool, StoreError> {
-        match body {
-            Body::Customer(Customer { id, reference, .. }) => {
-                let held = accounts::held(self.connection, id)?;
-                Ok(held.is_some_and(|held| reference.is_none() || held.reference.is_some()))
-            }
-            Body::Subscription(subscription) => {
-                let (_, standing) = subscriptions::held(self.connection, &subscription.id)?;
-                Ok(standing.is_some_and(|standing| standing.state == State::of(subscription)))
-            }
-            _ => Ok(false),
+/// The books show the object as it is.
+fn is_held(connection: &Connection, body: &Body) -> Result<bool, StoreError> {
+    match body {
+        Body::Customer(Customer { id, reference, .. }) => {
+            let held = accounts::held(connection, id)?;
+            Ok(held.is_some_and(|held| reference.is_none() || held.reference.is_some()))
         }
+        Body::Subscription(subscription) => {
+            let (_, standing) = subscriptions::held(connection, &subscription.id)?;
+            Ok(standing.is_some_and(|standing| standing.state == State::of(subscription)))
+        }
+        _ => Ok(false),
     }
 }
 
@@ -249,14 +271,14 @@ impl Look<'_> {
 /// # Errors
 /// [`StoreError`]; earlier chunks stand, and adopting again goes on.
 pub fn apply(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     errand: &Errand,
-    plan: &Plan,
+    plan: Plan,
     now: UnixMillis,
     ran: &mut dyn FnMut(usize),
 ) -> Result<Adopted, StoreError> {
-    let mut report = run(connection, errand, plan, now, End::Keep, ran)?;
-    errand.run_woken(connection, now)?;
+    let mut report = run(desk, errand, plan, now, End::Keep, ran)?;
+    errand.run_woken(desk, now)?;
     report.applied = true;
     Ok(report)
 }
@@ -266,13 +288,13 @@ pub fn apply(
 /// # Errors
 /// [`StoreError`].
 pub fn rehearse(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     errand: &Errand,
-    plan: &Plan,
+    plan: Plan,
     now: UnixMillis,
     ran: &mut dyn FnMut(usize),
 ) -> Result<Adopted, StoreError> {
-    run(connection, errand, plan, now, End::TakeBack, ran)
+    run(desk, errand, plan, now, End::TakeBack, ran)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,45 +304,67 @@ enum End {
 }
 
 fn run(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     errand: &Errand,
-    plan: &Plan,
+    plan: Plan,
     now: UnixMillis,
     end: End,
     ran: &mut dyn FnMut(usize),
 ) -> Result<Adopted, StoreError> {
-    let mut report = plan.report.clone();
+    let Plan { mut events, mut report } = plan;
     let mut done = 0;
-    for chunk in chunks(&plan.deliveries) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (seq, known) = (audit::head(&transaction)?.seq, accounts::count(&transaction)?);
-        let answers = errand.run(&transaction, chunk, now)?.answers;
-        let changes = audit::actions_since(&transaction, seq)?;
-        report.accounts_opened += accounts::count(&transaction)? - known;
-        match end {
-            End::Keep => transaction.commit()?,
-            End::TakeBack => transaction.rollback()?,
-        }
-        report.add(&changes);
-        chunk.iter().zip(&answers).for_each(|(delivery, answer)| report.count(&delivery.event.id, answer));
+    while !events.is_empty() {
+        // Taken back apart, the events of one account would not see each other.
+        let chunk = events.take_whole(CHUNK, |(account, _), (other, _)| account == other)?;
         done += chunk.len();
+        let errand = errand.clone();
+        let ran_chunk = desk.write(move |transaction| run_chunk(transaction, &errand, chunk, now, end))?;
+        report.accounts_opened += ran_chunk.accounts_opened;
+        report.add(&ran_chunk.changes);
+        ran_chunk.answers.iter().for_each(|(event, answer)| report.count(event, answer));
         ran(done);
     }
     Ok(report)
 }
 
-/// Parts of about [`CHUNK`] events, none of which ends within an account: taken back apart, its events would not see
-/// each other.
-fn chunks(deliveries: &[Delivery]) -> impl Iterator<Item = &[Delivery]> {
-    let mut left = deliveries;
-    std::iter::from_fn(move || {
-        let first = left.get(CHUNK - 1).or_else(|| left.last())?;
-        let account = place(&first.event).0;
-        let length = left.iter().skip(CHUNK).position(|next| place(&next.event).0 != account);
-        let (chunk, rest) = left.split_at(length.map_or(left.len(), |more| CHUNK + more));
-        left = rest;
-        Some(chunk)
-    })
+/// What a chunk came to.
+struct RanChunk {
+    answers: Vec<(EventId, Answer)>,
+    accounts_opened: i64,
+    /// How many audit rows there are of each action.
+    changes: BTreeMap<String, i64>,
+}
+
+fn run_chunk(
+    transaction: &Transaction<'_>,
+    errand: &Errand,
+    chunk: Vec<(Vec<u8>, Payload)>,
+    now: UnixMillis,
+    end: End,
+) -> Result<RanChunk, StoreError> {
+    let deliveries = chunk.into_iter().map(|(body, payload)| delivery(errand, &body, payload, now));
+    let deliveries = deliveries.collect::<Result<Vec<_>, _>>()?;
+    savepoint::begin(transaction)?;
+    let (seq, known) = (audit::head(transaction)?.seq, accounts::count(transaction)?);
+    let answers = errand.run(transaction, &deliveries, now)?.answers;
+    let ran = RanChunk {
+        answers: deliveries.into_iter().map(|delivery| delivery.event.id).zip(answers).collect(),
+        accounts_opened: accounts::count(transaction)? - known,
+        changes: audit::actions_since(transaction, seq)?,
+    };
+    match end {
+        End::Keep => savepoint::keep(transaction)?,
+        End::TakeBack => savepoint::take_back(transaction)?,
+    }
+    Ok(ran)
+}
+
+fn delivery(errand: &Errand, body: &[u8], payload: Payload, now: UnixMillis) -> Result<Delivery, StoreError> {
+    let event = wire::read(body, &errand.rules().metadata_key).map_err(|problem| StoreError::Damaged {
+        what: "an object on its way into the books".into(),
+        problem: problem.to_string(),
+    })?;
+    Ok(Delivery { event, payload: Some(payload), source: Source::Operator, received: now })
 }
 
 impl Adopted {

@@ -5,12 +5,14 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use serde::Serialize;
 
 use crate::clock::UnixMillis;
+use crate::domain::event::UnixSeconds;
 use crate::ops::verify::{self, Report};
 use crate::stop::Stop;
-use crate::store::{StoreError, backup, events};
+use crate::store::{Desk, StoreError, backup, events, meta};
 
 /// A backup that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,15 +50,47 @@ pub fn backup(database: &Path, target: &Path, stop: &Stop) -> Result<BackedUp, S
     Ok(BackedUp { path: target.to_owned(), bytes, events, audit_rows, audit_head })
 }
 
+/// A backup that somebody wrote by a command, wherever it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered {
+    /// When.
+    pub at: UnixSeconds,
+    /// Where to.
+    pub path: String,
+}
+
+const LAST_BACKUP: &str = "last_backup";
+
+/// Lets the database remember that a backup of it was written and proven: nobody can look for it on all disks.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn remember(desk: &mut impl Desk, path: &Path, now: UnixMillis) -> Result<(), StoreError> {
+    let value = format!("{} {}", now / 1000, path.display());
+    desk.write(move |transaction| meta::set(transaction, LAST_BACKUP, &value))
+}
+
+/// The last backup that a command has written; none of those by schedule.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn remembered(connection: &Connection) -> Result<Option<Remembered>, StoreError> {
+    Ok(meta::get(connection, LAST_BACKUP)?.and_then(|held| {
+        let (at, path) = held.split_once(' ')?;
+        Some(Remembered { at: at.parse().ok()?, path: path.to_owned() })
+    }))
+}
+
 /// Violated books are neither worth to push out a good backup nor to be restored.
 pub(super) fn require_whole(report: &Report, path: &Path, advice: &str) -> Result<(), StoreError> {
-    match report.proofs.iter().flat_map(|proof| &proof.violations).next() {
-        None => Ok(()),
-        Some(violation) => Err(StoreError::Unusable {
-            path: path.to_owned(),
-            problem: format!("the books are violated, and nothing is written ({violation}); {advice}"),
-        }),
+    if report.clean {
+        return Ok(());
     }
+    let problem = match report.proofs.iter().flat_map(|proof| &proof.violations).next() {
+        Some(violation) => format!("the books are violated, and nothing is written ({violation}); {advice}"),
+        None => "the proof of the books was cut short, and nothing is written; try again".into(),
+    };
+    Err(StoreError::unusable(path, problem))
 }
 
 /// Where backups by schedule or signal go, and how many of them stay.

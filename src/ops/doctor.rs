@@ -54,14 +54,3 @@ impl Check {
         Self { check, health: Health::Problem, seen: seen.into(), why: Some(why), fix: Some(fix.into()) }
     }
 }
-
-/// How long something has lasted, by its two largest units.
-fn age(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m"),
-        (0, hours, minutes) => format!("{hours}h {minutes}m"),
-        (days, hours, _) => format!("{days}d {hours}h"),
-    }
-}

@@ -78,11 +78,24 @@ pub fn acknowledge(
     }
 }
 
-/// The command that sets right what a finding tells.
-#[must_use]
-pub fn remedy(finding: &FindingRow) -> String {
-    match Kind::parse(&finding.kind) {
-        Some(kind) => kind.remedy(&finding.subject, finding.event_id.as_deref()),
-        None => format!("billingd findings acknowledge {} --reason TEXT", finding.finding_id),
+/// A finding with the command that sets right what it tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advised {
+    /// The finding.
+    #[serde(flatten)]
+    pub row: FindingRow,
+    /// The command.
+    pub command: String,
+}
+
+impl Advised {
+    /// A finding, and what to do about it.
+    #[must_use]
+    pub fn new(row: FindingRow) -> Self {
+        let command = match Kind::parse(&row.kind) {
+            Some(kind) => kind.remedy(&row.subject, row.event_id.as_deref()),
+            None => format!("billingd findings acknowledge {} --reason TEXT", row.finding_id),
+        };
+        Self { row, command }
     }
 }

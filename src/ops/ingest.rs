@@ -24,7 +24,7 @@ use crate::domain::policy::Policy;
 use crate::ops::apply::{Books, Cause};
 use crate::ops::facts;
 use crate::store::events::{self, Claim, EventMeta, Source};
-use crate::store::payload::{self, Payload};
+use crate::store::payload::{self, Fetched, Payload};
 use crate::store::writer::Batch;
 use crate::store::{StoreError, savepoint, subscriptions};
 use crate::stripe::wire;
@@ -373,8 +373,10 @@ impl Run<'_> {
         }
         let fetched = payload::read_fetched(self.books.connection, &event.id)?;
         // What was asked for before it came, or before somebody runs it again, may be another state by now.
-        let fetched = fetched.filter(|(_, at)| *at >= delivery.received);
-        Ok(fetched.map(|(object, at)| wire::with_object(event, &object, at / 1000, self.metadata_key)))
+        let fetched = fetched.filter(|fetched| fetched.asked_at >= delivery.received);
+        let with =
+            |fetched: Fetched<Vec<u8>>| wire::with_object(event, &fetched.object, fetched.told_at, self.metadata_key);
+        Ok(fetched.map(with))
     }
 
     fn complete(

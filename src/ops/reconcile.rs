@@ -122,7 +122,15 @@ pub struct Counts {
     pub events: u64,
     /// Of those, the ones that an endpoint has not taken.
     pub undelivered: u64,
-    /// Of those, the ones that were not here.
+    /// Of the events of the 24 h before the run and its grace, those that Stripe should have delivered here.
+    pub of_day: u64,
+    /// Of those, the ones that it has not.
+    pub of_day_undelivered: u64,
+    /// Events that Stripe should have delivered here since it went silent; 0: it is not.
+    pub silent: u64,
+    /// When the last delivery came before the silence.
+    pub silent_since: Option<UnixSeconds>,
+    /// Of all, the ones that were not here.
     pub missing: u64,
     /// Missing events that were completed.
     pub completed: u64,

@@ -2,7 +2,7 @@
 //! under the same rules: it counts as the newest snapshot, and whatever Stripe tells later wins.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ use crate::domain::ids::{EventId, SubscriptionId};
 use crate::domain::subscription::{Item, State};
 use crate::ops::ingest::{Answer, Delivery, Errand};
 use crate::store::events::Source;
-use crate::store::{StoreError, accounts, subscriptions};
+use crate::store::{Desk, StoreError, accounts, savepoint, subscriptions};
 use crate::stripe::ask::{self, NoAnswer};
 use crate::stripe::client::Api;
 
@@ -166,17 +166,15 @@ fn as_told(id: &SubscriptionId, state: State) -> Subscription {
 /// # Errors
 /// [`RepairError`]; then nothing has changed.
 pub fn apply(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     errand: &Errand,
     wanted: &Wanted,
     event: &EventId,
     now: UnixMillis,
 ) -> Result<Repaired, RepairError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    let mut repaired = run(&transaction, errand, wanted, event, now)?;
+    let mut repaired = run(desk, errand, wanted, event, now, |repaired| !repaired.differences.is_empty())?;
     if !repaired.differences.is_empty() {
-        transaction.commit().map_err(StoreError::from)?;
-        errand.run_woken(connection, now)?;
+        errand.run_woken(desk, now)?;
         repaired.event_id = Some(event.to_string());
     }
     Ok(repaired)
@@ -187,17 +185,41 @@ pub fn apply(
 /// # Errors
 /// [`RepairError`].
 pub fn rehearse(
-    connection: &mut Connection,
+    desk: &mut impl Desk,
     errand: &Errand,
     wanted: &Wanted,
     event: &EventId,
     now: UnixMillis,
 ) -> Result<Repaired, RepairError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
-    run(&transaction, errand, wanted, event, now)
+    run(desk, errand, wanted, event, now, |_| false)
 }
 
+/// Runs the event in one transaction; what `is_kept` does not want is taken back.
 fn run(
+    desk: &mut impl Desk,
+    errand: &Errand,
+    wanted: &Wanted,
+    event: &EventId,
+    now: UnixMillis,
+    is_kept: fn(&Repaired) -> bool,
+) -> Result<Repaired, RepairError> {
+    let (errand, wanted, event) = (errand.clone(), wanted.clone(), event.clone());
+    desk.write(move |transaction| {
+        savepoint::begin(transaction)?;
+        let repaired = match bring(transaction, &errand, &wanted, &event, now) {
+            Err(RepairError::Store(error)) => return Err(error),
+            other => other,
+        };
+        if repaired.as_ref().is_ok_and(is_kept) {
+            savepoint::keep(transaction)?;
+        } else {
+            savepoint::take_back(transaction)?;
+        }
+        Ok(repaired)
+    })?
+}
+
+fn bring(
     transaction: &Transaction<'_>,
     errand: &Errand,
     wanted: &Wanted,

@@ -134,6 +134,29 @@ impl End {
     pub fn is_bad(self) -> bool {
         matches!(self, Self::Failed | Self::DeadLetter | Self::NoPayload | Self::Damaged)
     }
+
+    /// For people: what became of it, or would if it was not a dry run.
+    #[must_use]
+    pub fn words(self, is_dry: bool) -> &'static str {
+        match self {
+            Self::Applied if is_dry => "would be applied",
+            Self::Applied => "applied",
+            Self::NoEffect if is_dry => "would have no effect",
+            Self::NoEffect => "no effect",
+            Self::Stale if is_dry => "would be stale",
+            Self::Stale => "stale",
+            Self::Ignored => "ignored, as before",
+            Self::AlreadyCompleted => "not run again",
+            Self::Dismissed => "dismissed, not run again",
+            Self::Pending if is_dry => "would wait",
+            Self::Pending => "waits",
+            Self::Failed if is_dry => "would fail",
+            Self::Failed => "failed",
+            Self::DeadLetter if is_dry => "would fail as a dead letter",
+            Self::DeadLetter => "failed, dead letter",
+            Self::NoPayload | Self::Damaged => "cannot run",
+        }
+    }
 }
 
 /// Those of some events that would run again, but whose payload is not kept any more.
@@ -248,6 +271,26 @@ pub fn replay(
     })
 }
 
+/// What a run of one event would do now: a run within a transaction that is taken back.
+///
+/// # Errors
+/// As [`replay`].
+pub fn rehearse(
+    desk: &mut impl Desk,
+    errand: &Errand,
+    id: &EventId,
+    how: How,
+    now: UnixMillis,
+) -> Result<Replayed, StoreError> {
+    let (errand, id) = (errand.clone(), id.clone());
+    desk.write(move |transaction| {
+        savepoint::begin(transaction)?;
+        let replayed = replay_one(transaction, &errand, &id, how, now)?;
+        savepoint::take_back(transaction)?;
+        Ok(replayed)
+    })
+}
+
 fn replay_one(
     transaction: &Transaction<'_>,
     errand: &Errand,
@@ -356,7 +399,7 @@ fn became(
             };
             (end, reason)
         }
-        Some(Answer::Pending { needs }) => (End::Pending, Some(format!("waits for {needs}"))),
+        Some(Answer::Pending { needs }) => (End::Pending, Some(needs)),
         Some(Answer::Failed { .. }) => (End::Failed, error()?),
         Some(Answer::DeadLetter { .. }) => (End::DeadLetter, error()?),
         Some(Answer::Duplicate { .. }) | None => (End::AlreadyCompleted, None),

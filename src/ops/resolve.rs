@@ -3,28 +3,31 @@
 //! Never in a transaction and never in a request: the questions are read, asked, and the answers written, each by
 //! itself. One question serves all events that wait for the same thing, and "there is no such thing" is an answer too.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+mod asking;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use rusqlite::{Connection, Transaction};
 
 use crate::clock::UnixMillis;
 use crate::domain::clawback::ChargeHeld;
 use crate::domain::decision::Need;
-use crate::domain::event::{Charge, Line, PaymentRef, Price};
+use crate::domain::event::{Charge, Line, PaymentRef, Price, UnixSeconds};
 use crate::domain::facts::Asked;
 use crate::domain::ids::{ChargeId, EventId, PaymentId};
 use crate::domain::subscription::State;
 use crate::stop::Stop;
-use crate::store::answers::{self, Open};
-use crate::store::payload::{self, Payload};
+use crate::store::answers::{self, Open, Place};
+use crate::store::payload::{self, Fetched, Payload};
 use crate::store::{Desk, StoreError, events, payments, prices};
 use crate::stripe::ask::{self, NoAnswer, Paid};
 use crate::stripe::client::{Api, ApiError, Kind};
 
-/// How many rows of what is open are looked at in one pass.
-const OPEN_MAX: usize = 1_000;
+pub use asking::Asking;
+use asking::Heard;
+
+/// How many waiting events are looked at in one look: of those that came last, and of the others.
+const PAGE: usize = 250;
 
 /// The first wait after a question without an answer, or whose answer did not help; each further one is twice as long.
 const WAIT_FIRST_MS: i64 = 1_000;
@@ -37,10 +40,16 @@ const WAIT_MAX_MS: i64 = 600_000;
 pub struct Question {
     /// What is missing.
     pub need: Need,
-    /// The event that waits longest for it.
-    event: EventId,
+    /// The event that waits longest for it; `None`: whoever waits for it.
+    event: Option<EventId>,
     /// Of a payment whose invoice or checkout is known, only the amount is missing.
     only_amount: bool,
+}
+
+impl Question {
+    fn of_anybody(&self) -> Self {
+        Self { event: None, ..self.clone() }
+    }
 }
 
 /// What Stripe told.
@@ -51,24 +60,25 @@ enum Told {
     Paid(Paid),
     Charges(Vec<Charge>),
     State(Box<State>),
-    Object(Payload),
+    Object {
+        packed: Payload,
+        /// By Stripe's clock, if it told the time.
+        at: Option<UnixSeconds>,
+    },
     Gone,
 }
 
-/// What is open and can be asked of Stripe, the longest waiting first.
-///
-/// # Errors
-/// [`StoreError`].
-pub fn questions(connection: &Connection) -> Result<Vec<Question>, StoreError> {
+/// What is open and can be asked of Stripe, each thing once, in the order of the events.
+fn questions(connection: &Connection, open: Vec<Open>) -> Result<Vec<Question>, StoreError> {
     let mut asked = HashSet::new();
     let mut questions = Vec::new();
-    for Open { need, event } in without_other_names(answers::open(connection, OPEN_MAX)?) {
+    for Open { need, event } in without_other_names(open) {
         if asked.insert(need.to_string()) {
             let only_amount = match &need {
                 Need::Payment(name) => is_tied(connection, name)?,
                 _ => false,
             };
-            questions.push(Question { need, event, only_amount });
+            questions.push(Question { need, event: Some(event), only_amount });
         }
     }
     Ok(questions)
@@ -134,7 +144,10 @@ fn ask(api: &dyn Api, question: &Question) -> Result<Told, NoAnswer> {
         Need::Payment(name) if question.only_amount => Told::Charges(ask::charges(api, name)?),
         Need::Payment(name) => Told::Paid(ask::payment(api, name)?),
         Need::Object(path) => match ask::object(api, path, &[])? {
-            Asked::Told(json) => Told::Object(Payload::pack(json.as_bytes()).map_err(|_| too_large(path))?),
+            Asked::Told(json) => {
+                let packed = Payload::pack(json.as_bytes()).map_err(|_| too_large(path))?;
+                Told::Object { packed, at: api.time() }
+            }
             Asked::NotYet | Asked::Gone => Told::Gone,
         },
         Need::Grant(_) | Need::Rate(_) => Told::Gone,
@@ -173,12 +186,13 @@ fn keep(
 }
 
 fn keep_object(transaction: &Transaction<'_>, need: &Need, told: Told, asked_at: UnixMillis) -> Result<(), StoreError> {
-    let object = match told {
-        Told::Object(object) => object,
-        _ => Payload::pack(&[])?,
+    let (object, told_at) = match told {
+        Told::Object { packed, at } => (packed, at),
+        _ => (Payload::pack(&[])?, None),
     };
+    let fetched = Fetched { object, asked_at, told_at: told_at.unwrap_or(asked_at / 1000) };
     for event in answers::waiting_for(transaction, need, asked_at)? {
-        payload::save_fetched(transaction, &event, &object, asked_at)?;
+        payload::save_fetched(transaction, &event, &fetched)?;
     }
     Ok(())
 }
@@ -234,18 +248,24 @@ fn keep_charges(
     Ok(())
 }
 
-/// Nobody answers, whatever is asked.
-fn is_silence<T>(answer: &Result<T, NoAnswer>) -> bool {
-    matches!(answer, Err(NoAnswer::Api(error)) if !error.is_final())
-}
-
 /// When to ask what: remembers, as long as the process lives, what was asked in vain.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    /// What was asked for an event, and when to ask it again if that event still waits then.
+    /// How many questions may be under way at the same time.
+    at_once: usize,
+    /// What may be asked, in this order.
+    due: VecDeque<Question>,
+    /// What is under way, and how much had been heard of Stripe when it was asked.
+    under_way: HashMap<Question, u64>,
+    /// What was asked for an event, and when to ask it again if that event still waits then; what had no answer, for
+    /// whoever waits for it.
     put_off: HashMap<Question, Pause>,
     /// Nobody answers at the moment.
     silence: Option<Pause>,
+    /// How often anything was heard: an answer, or that nobody answers.
+    heard: u64,
+    /// How far the line of waiting events was looked through.
+    place: Place,
 }
 
 /// Ever longer waits.
@@ -265,6 +285,11 @@ impl Pause {
     fn longest(now: UnixMillis) -> Self {
         Self { tries: u32::MAX, until: now.saturating_add(WAIT_MAX_MS) }
     }
+
+    /// It has been over for so long that whoever waited is gone, or may as well begin anew.
+    fn is_history(&self, now: UnixMillis) -> bool {
+        self.until.saturating_add(WAIT_MAX_MS) <= now
+    }
 }
 
 /// What a pass came to.
@@ -277,104 +302,89 @@ pub struct Passed {
 }
 
 impl Resolver {
-    /// Asks what is due, up to `at_once` questions at the same time, and writes each answer as it comes. Ends early
-    /// when nobody answers, and once `stop` is set.
+    /// Asks up to `at_once` questions at the same time.
+    #[must_use]
+    pub fn new(at_once: usize) -> Self {
+        Self { at_once, ..Self::default() }
+    }
+
+    /// Looks for what may be asked. However many events wait, a look costs the same: it sees those that came last, so
+    /// that their first question never waits for those of others, and a part of the line, from the longest waiting on.
     ///
     /// # Errors
-    /// [`StoreError`] when an answer cannot be written; it will be asked for again.
-    pub fn pass(
-        &mut self,
-        questions: Vec<Question>,
-        api: &dyn Api,
-        desk: &mut impl Desk,
-        at_once: usize,
-        clock: &(dyn Fn() -> UnixMillis + Sync),
-        stop: &Stop,
-    ) -> Result<Passed, StoreError> {
-        let due = self.due(questions, clock());
-        // What fails at the same time fails once.
-        let before = self.silence;
-        let workers = at_once.min(due.len());
-        let left = Mutex::new(due.into_iter());
-        let gives_up = AtomicBool::new(false);
-        let next = || {
-            let is_over = stop.is_set() || gives_up.load(Ordering::Relaxed);
-            if is_over { None } else { left.lock().unwrap_or_else(PoisonError::into_inner).next() }
-        };
-        let (answers, told) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..workers {
-                let answers = answers.clone();
-                let (next, gives_up) = (&next, &gives_up);
-                scope.spawn(move || {
-                    while let Some(question) = next() {
-                        let asked_at = clock();
-                        let answer = ask(api, &question);
-                        gives_up.fetch_or(is_silence(&answer), Ordering::Relaxed);
-                        if answers.send((question, asked_at, answer)).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(answers);
-            let mut passed = Passed::default();
-            for (question, asked_at, answer) in told {
-                let kept = self.take(question, asked_at, answer, desk, before, clock());
-                gives_up.fetch_or(kept.is_err(), Ordering::Relaxed);
-                if kept? { passed.answered += 1 } else { passed.unanswered += 1 }
-            }
-            Ok(passed)
-        })
-    }
-
-    /// What may be asked now; what was asked in vain before comes last, for it may be the only one without an answer.
-    /// While nobody answers, one question is enough to find out.
-    fn due(&mut self, mut questions: Vec<Question>, now: UnixMillis) -> Vec<Question> {
-        let open: HashSet<&Question> = questions.iter().collect();
-        self.put_off.retain(|question, pause| pause.until > now || open.contains(question));
-        questions.retain(|question| self.put_off.get(question).is_none_or(|pause| pause.until <= now));
-        questions.sort_by_key(|question| self.put_off.get(question).map_or(0, |pause| pause.tries));
-        match self.silence {
-            Some(silence) if silence.until > now => questions.clear(),
-            Some(_) => questions.truncate(1),
-            None => {}
+    /// [`StoreError`].
+    pub fn look(&mut self, connection: &Connection, now: UnixMillis) -> Result<(), StoreError> {
+        self.put_off.retain(|_, pause| !pause.is_history(now));
+        let from_start = self.place == Place::default();
+        let part = answers::open_after(connection, &self.place, PAGE)?;
+        let is_all = from_start && part.next.is_none();
+        let last = if is_all { Vec::new() } else { answers::open_last(connection, PAGE)? };
+        let longest = self.ripe(questions(connection, part.open)?, now);
+        let last = self.ripe(questions(connection, last)?, now);
+        // As long as anything of this part is left to ask, the next look sees it again.
+        if longest.is_empty() {
+            self.place = part.next.unwrap_or_default();
         }
-        questions
+        self.due = self.in_order(alternately(last, longest));
+        Ok(())
     }
 
-    /// Whether the question was answered. `before`: how long nobody had answered when the pass began.
-    fn take(
-        &mut self,
-        question: Question,
-        asked_at: UnixMillis,
-        answer: Result<Told, NoAnswer>,
-        desk: &mut impl Desk,
-        before: Option<Pause>,
-        now: UnixMillis,
-    ) -> Result<bool, StoreError> {
+    /// Nobody answers at the moment, so there is no need to look.
+    #[must_use]
+    pub fn rests(&self, now: UnixMillis) -> bool {
+        self.silence.is_some_and(|silence| silence.until > now)
+    }
+
+    /// Nothing is left of what the last look saw.
+    #[must_use]
+    pub fn has_asked_all(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// What is seen and may be asked now, if there is room.
+    pub fn due(&self) -> impl Iterator<Item = &Question> {
+        self.due.iter()
+    }
+
+    /// Asks as many questions as there is room for. While nobody answers, one is enough to find out.
+    pub fn ask(&mut self, asking: &Asking<'_, '_>, now: UnixMillis) {
+        while let Some(question) = self.next(now) {
+            asking.ask(question);
+        }
+    }
+
+    /// Keeps what was heard of Stripe; whether it was an answer.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the answer cannot be written; it will be asked for again.
+    pub fn keep(&mut self, heard: Heard, desk: &mut impl Desk, now: UnixMillis) -> Result<bool, StoreError> {
+        let Heard { question, asked_at, told } = heard;
         let need = question.need.clone();
-        // An answer too: the same event may wait for the same thing all the same.
-        let pause = Pause::after(self.put_off.get(&question).copied(), now);
-        match answer {
+        let heard_before = self.under_way.remove(&question.of_anybody());
+        match told {
             Ok(told) => {
-                self.silence = None;
-                self.put_off.insert(question.clone(), pause);
+                self.hears(None);
+                self.put_off.remove(&question.of_anybody());
+                // The same event may wait for the same thing all the same.
+                self.put_off(question.clone(), now);
                 desk.write(move |transaction| keep(transaction, &question, told, asked_at))?;
                 tracing::info!(%need, "Stripe told what events waited for");
                 Ok(true)
             }
             Err(NoAnswer::Api(error)) if !error.is_final() => {
                 if error.kind != Kind::Stopped {
-                    self.silence = Some(Pause::after(before, now));
-                    self.put_off.insert(question, pause);
+                    // What fails at the same time fails once, and if others were answered meanwhile, it fails alone.
+                    if heard_before == Some(self.heard) {
+                        self.hears(Some(self.silence_after(&question, now)));
+                    }
+                    self.put_off(question.of_anybody(), now);
                     tracing::warn!(%need, %error, "Stripe was asked in vain");
                 }
                 Ok(false)
             }
             Err(error) => {
-                self.silence = None;
-                self.put_off.insert(question, Pause::longest(now));
+                self.hears(None);
+                self.put_off.insert(question.of_anybody(), Pause::longest(now));
                 let text = format!("Stripe was asked for {need}: {error}");
                 tracing::warn!(%need, %error, "Stripe's answer cannot be used");
                 desk.write(move |transaction| events::note(transaction, &need, &text))?;
@@ -382,6 +392,93 @@ impl Resolver {
             }
         }
     }
+
+    /// Asks all that the last look saw, and keeps each answer as it comes. Ends early when nobody answers, and once
+    /// `stop` is set.
+    ///
+    /// # Errors
+    /// [`StoreError`] when an answer cannot be written; it will be asked for again.
+    pub fn pass(
+        &mut self,
+        api: &dyn Api,
+        desk: &mut impl Desk,
+        clock: &(dyn Fn() -> UnixMillis + Sync),
+        stop: &Stop,
+    ) -> Result<Passed, StoreError> {
+        std::thread::scope(|scope| {
+            let asking = Asking::new(scope, api, clock);
+            let mut passed = Passed::default();
+            let mut written = Ok(());
+            loop {
+                if written.is_ok() && !stop.is_set() {
+                    self.ask(&asking, clock());
+                }
+                let heard = if self.under_way.is_empty() { None } else { asking.hear() };
+                let Some(heard) = heard else { return written.map(|()| passed) };
+                match self.keep(heard, desk, clock()) {
+                    Ok(true) => passed.answered += 1,
+                    Ok(false) => passed.unanswered += 1,
+                    Err(error) => written = Err(error),
+                }
+            }
+        })
+    }
+
+    /// The next question, if there is room for it; it is under way then.
+    fn next(&mut self, now: UnixMillis) -> Option<Question> {
+        let finds_out = || self.under_way.values().any(|heard| *heard == self.heard);
+        let waits = self.rests(now) || self.silence.is_some() && finds_out();
+        if waits || self.under_way.len() >= self.at_once {
+            return None;
+        }
+        let question = self.due.pop_front()?;
+        self.under_way.insert(question.of_anybody(), self.heard);
+        Some(question)
+    }
+
+    /// What is neither put off nor under way.
+    fn ripe(&self, questions: Vec<Question>, now: UnixMillis) -> Vec<Question> {
+        let is_ripe = |question: &Question| {
+            !self.under_way.contains_key(&question.of_anybody())
+                && self.pauses(question).all(|pause| pause.until <= now)
+        };
+        questions.into_iter().filter(is_ripe).collect()
+    }
+
+    /// What was asked in vain before comes last, for it may be the only one without an answer.
+    fn in_order(&self, questions: impl Iterator<Item = Question>) -> VecDeque<Question> {
+        let mut seen = HashSet::new();
+        let mut questions: Vec<Question> = questions.filter(|one| seen.insert(one.of_anybody())).collect();
+        questions.sort_by_key(|question| self.pauses(question).map(|pause| pause.tries).max());
+        questions.into()
+    }
+
+    fn pauses(&self, question: &Question) -> impl Iterator<Item = &Pause> {
+        [self.put_off.get(question), self.put_off.get(&question.of_anybody())].into_iter().flatten()
+    }
+
+    /// How long nobody need be asked: ever longer, unless it is always this one question that fails.
+    fn silence_after(&self, failed: &Question, now: UnixMillis) -> Pause {
+        let is_other = |one: &Question| one.event.is_none() && *one != failed.of_anybody();
+        Pause::after(self.silence.filter(|_| self.put_off.keys().any(is_other)), now)
+    }
+
+    fn put_off(&mut self, question: Question, now: UnixMillis) {
+        let pause = Pause::after(self.put_off.get(&question).copied(), now);
+        self.put_off.insert(question, pause);
+    }
+
+    fn hears(&mut self, silence: Option<Pause>) {
+        self.silence = silence;
+        self.heard += 1;
+    }
+}
+
+/// One of each in turn, and what is left of the longer one.
+fn alternately<T>(first: Vec<T>, second: Vec<T>) -> impl Iterator<Item = T> {
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let longer = first.len().max(second.len());
+    (0..longer).flat_map(move |_| [first.next(), second.next()]).flatten()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What Stripe's API answered to what events waited for, as far as later runs need it.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMillis;
@@ -11,6 +11,7 @@ use crate::domain::ids::{EventId, PriceId, SubscriptionId};
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::subscription::State;
 use crate::store::StoreError;
+use crate::store::select::select;
 use crate::store::snapshots::{StateText, from_json, to_json};
 
 /// What many events wait for, and who they are.
@@ -22,26 +23,87 @@ pub struct Open {
     pub event: EventId,
 }
 
-/// What pending events wait for, at most `limit` rows; the longest waiting first. An event that was woken waits for
-/// nothing until it has run, and one that failed has its answer.
+/// A place in the line of pending events, the longest waiting first. The default is its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    received: UnixMillis,
+    event: String,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { received: UnixMillis::MIN, event: String::new() }
+    }
+}
+
+/// What a part of the line waits for.
+#[derive(Debug)]
+pub struct Part {
+    /// In the order of the line.
+    pub open: Vec<Open>,
+    /// Where the next part begins; `None`: this was the last one.
+    pub next: Option<Place>,
+}
+
+/// A pending event; one that was woken waits for nothing until it has run.
+struct Waiting {
+    event: EventId,
+    received: UnixMillis,
+    is_woken: bool,
+}
+
+impl Waiting {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { event: row.get("event_id")?, received: row.get("received_at")?, is_woken: row.get("woken")? })
+    }
+}
+
+/// What Stripe can tell to the next `limit` pending events behind a place.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn open(connection: &Connection, limit: usize) -> Result<Vec<Open>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT n.need, n.event_id FROM events e INDEXED BY events_open JOIN event_needs n ON n.event_id = e.event_id
-         WHERE e.status <> 'completed' AND e.status = 'pending' AND e.woken = 0 AND n.need NOT GLOB 'grant:*'
-           AND n.need NOT GLOB 'rate:*'
-         ORDER BY e.received_at, n.event_id, n.need LIMIT :limit",
+pub fn open_after(connection: &Connection, place: &Place, limit: usize) -> Result<Part, StoreError> {
+    let part = select(
+        connection,
+        OPEN_AFTER,
+        named_params! { ":received": place.received, ":event": place.event, ":limit": rows(limit) },
+        Waiting::from_row,
     )?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = statement.query_map(named_params! { ":limit": limit }, |row| {
-        Ok((row.get::<_, String>("need")?, row.get::<_, EventId>("event_id")?))
-    })?;
+    let next = part.last().filter(|_| part.len() == limit);
+    let next = next.map(|last| Place { received: last.received, event: last.event.to_string() });
+    Ok(Part { open: open_of(connection, part)?, next })
+}
+
+const OPEN_AFTER: &str = "SELECT event_id, received_at, woken FROM events INDEXED BY events_open
+     WHERE status <> 'completed' AND status = 'pending' AND (received_at, event_id) > (:received, :event)
+     ORDER BY received_at, event_id LIMIT :limit";
+
+/// What Stripe can tell to the `limit` pending events that came last, the last one first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn open_last(connection: &Connection, limit: usize) -> Result<Vec<Open>, StoreError> {
+    let last = select(connection, OPEN_LAST, named_params! { ":limit": rows(limit) }, Waiting::from_row)?;
+    open_of(connection, last)
+}
+
+const OPEN_LAST: &str = "SELECT event_id, received_at, woken FROM events INDEXED BY events_open
+     WHERE status <> 'completed' AND status = 'pending' ORDER BY received_at DESC, event_id DESC LIMIT :limit";
+
+fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// What is missing to those who were not woken, and Stripe can tell. Events are read first and their needs by each,
+/// so that a look never reads more of them than it was told to, however many wait for something else.
+fn open_of(connection: &Connection, line: Vec<Waiting>) -> Result<Vec<Open>, StoreError> {
+    const NEEDS: &str = "SELECT need FROM event_needs WHERE event_id = :event ORDER BY need";
     let mut open = Vec::new();
-    for row in rows {
-        let (need, event) = row?;
-        open.extend(Need::parse(&need).map(|need| Open { need, event }));
+    for Waiting { event, .. } in line.into_iter().filter(|one| !one.is_woken) {
+        let needs = select(connection, NEEDS, named_params! { ":event": event }, |row| row.get::<_, String>("need"))?;
+        let needs = needs.iter().filter_map(|need| Need::parse(need));
+        let told_by_stripe = needs.filter(|need| !matches!(need, Need::Grant(_) | Need::Rate(_)));
+        open.extend(told_by_stripe.map(|need| Open { need, event: event.clone() }));
     }
     Ok(open)
 }
@@ -232,5 +294,29 @@ impl LineText {
             period_start: self.period_start,
             period_end: self.period_end,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::open::{self, Binding};
+
+    /// However many events wait, a look reads no more rows than it was told to, and sorts none.
+    #[test]
+    fn the_line_is_read_along_its_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let binding = Binding { livemode: true, connected_account: None };
+        let server = open::server(&folder.path().join("books.db"), &binding).unwrap();
+        for (sql, plan) in [
+            (OPEN_AFTER, "SEARCH events USING INDEX events_open (status=? AND (received_at,event_id)>(?,?))"),
+            (OPEN_LAST, "SEARCH events USING INDEX events_open (status=?)"),
+        ] {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let mut statement = server.connection.prepare(&explain).unwrap();
+            let mut steps = statement.raw_query();
+            assert_eq!(steps.next().unwrap().unwrap().get::<_, String>("detail").unwrap(), plan);
+            assert!(steps.next().unwrap().is_none(), "nothing is sorted");
+        }
     }
 }

@@ -83,8 +83,6 @@ fn link(previous: &Hash, seq: i64, record: &Record<'_>) -> Hash {
     hasher.finalize().into()
 }
 
-/// Walks the whole chain; returns its end, or the number of the first row that does not fit,
-/// the column that shows it, and why.
 /// How many rows of each action there are after `seq`.
 ///
 /// # Errors
@@ -96,16 +94,27 @@ pub fn actions_since(connection: &Connection, seq: i64) -> Result<BTreeMap<Strin
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Walks the whole chain; returns its end, or the number of the first row that does not fit and why.
+/// The first row that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken {
+    /// Its number.
+    pub seq: i64,
+    /// The column that shows it, and why.
+    pub problem: &'static str,
+}
+
+/// Walks along the chain from `head` on, by at most so many rows; returns where it came to, which is `head` at the end of
+/// the chain.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn walk(connection: &Connection) -> Result<Result<Head, (i64, &'static str)>, StoreError> {
-    let mut statement = connection.prepare(
-        "SELECT seq, at, actor, action, subject, event_id, detail, prev_hash, hash FROM audit_log ORDER BY seq",
+pub fn walk(connection: &Connection, head: Head, rows_max: i64) -> Result<Result<Head, Broken>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, at, actor, action, subject, event_id, detail, prev_hash, hash FROM audit_log
+         WHERE seq > :seq ORDER BY seq LIMIT :rows",
     )?;
-    let mut rows = statement.query([])?;
-    let mut head = Head { seq: 0, hash: GENESIS };
+    let mut rows = statement.query(named_params! { ":seq": head.seq, ":rows": rows_max })?;
+    let mut head = head;
     while let Some(row) = rows.next()? {
         let seq: i64 = row.get("seq")?;
         let (actor, action, subject, detail): (String, String, String, String) =
@@ -129,7 +138,7 @@ pub fn walk(connection: &Connection) -> Result<Result<Head, (i64, &'static str)>
             None
         };
         if let Some(problem) = broken {
-            return Ok(Err((seq, problem)));
+            return Ok(Err(Broken { seq, problem }));
         }
         head = Head { seq, hash: link(&head.hash, seq, &record) };
     }

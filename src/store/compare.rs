@@ -2,19 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use crate::domain::clawback::{Granted, UnitGranted};
 use crate::domain::event::UnixSeconds;
 use crate::domain::ids::{AccountId, DisputeId, EventId, InvoiceId, RefundId, SubscriptionId};
 use crate::domain::reconcile::{InvoiceHere, InvoiceRowHere, OpenEvent, SubscriptionHere};
 use crate::store::StoreError;
+use crate::store::look::{Look, Slice, Walk};
 use crate::store::select::select;
 
 /// How many rows one step of a walk reads.
 const STEP: i64 = 1_000;
 
-/// How many events one step of the search for reasons reads.
+/// How many events one look of a walk through all of them reads.
 const SEARCH_STEP: i64 = 20_000;
 
 /// How an event came here.
@@ -37,14 +38,18 @@ pub fn arrived(connection: &Connection, ids: &[&str]) -> Result<HashMap<String, 
     Ok(rows.into_iter().collect())
 }
 
-/// When Stripe last delivered something that is an event, in seconds. Reads all events.
+/// When Stripe last delivered something that is an event, in seconds. Reads from the newest on.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT max(received_at) / 1000 FROM events WHERE source = 'webhook'")?
-        .query_row([], |row| row.get(0))?)
+        .prepare_cached(
+            "SELECT received_at / 1000 FROM events INDEXED BY events_received
+             WHERE source = 'webhook' ORDER BY received_at DESC LIMIT 1",
+        )?
+        .query_row([], |row| row.get(0))
+        .optional()?)
 }
 
 /// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as
@@ -87,31 +92,24 @@ pub fn open_events(connection: &Connection) -> Result<HashMap<String, OpenEvent>
     Ok(rows.into_iter().collect())
 }
 
-/// Why events that would have granted something for these objects were not for us, or were dismissed. Walks through all events, step by step: each
-/// call reads one step from `after` on, and returns where the next one begins.
+/// Why events that would have granted something for these objects were not for us, or were dismissed. Walks through all
+/// events, in short looks.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn reasons(
-    connection: &Connection,
-    objects: &[&str],
-    after: &str,
-    found: &mut HashMap<String, String>,
-) -> Result<Option<String>, StoreError> {
-    let step = named_params! { ":after": after, ":step": SEARCH_STEP };
-    let sql = "SELECT max(event_id) AS last, count(*) AS rows FROM
-                   (SELECT event_id FROM events WHERE event_id > :after ORDER BY event_id LIMIT :step)";
-    let (last, rows): (Option<String>, i64) =
-        connection.prepare_cached(sql)?.query_row(step, |row| Ok((row.get("last")?, row.get("rows")?)))?;
-    let Some(last) = last else { return Ok(None) };
+pub fn reasons(books: &impl Look, objects: &[&str]) -> Result<HashMap<String, String>, StoreError> {
     let sql = "SELECT object_id, reason FROM events
-               WHERE event_id > :after AND event_id <= :last AND outcome = 'ignored' AND reason IS NOT NULL
+               WHERE event_id >= :from AND event_id < :to AND outcome = 'ignored' AND reason IS NOT NULL
                  AND type IN ('invoice.paid', 'invoice.payment_succeeded', 'invoice.updated',
                               'checkout.session.completed', 'checkout.session.async_payment_succeeded')
                  AND object_id IN (SELECT value FROM json_each(:objects))";
-    let parameters = named_params! { ":after": after, ":last": last, ":objects": json(objects)? };
-    found.extend(select(connection, sql, parameters, |row| Ok((row.get("object_id")?, row.get("reason")?)))?);
-    Ok((rows == SEARCH_STEP).then_some(last))
+    let (objects, mut found) = (json(objects)?, HashMap::new());
+    Walk::by_text("events", "event_id", SEARCH_STEP).each(books, |connection, Slice { from, to }| {
+        let parameters = named_params! { ":from": from, ":to": to, ":objects": objects };
+        found.extend(select(connection, sql, parameters, |row| Ok((row.get("object_id")?, row.get("reason")?)))?);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// These subscriptions, as far as they are known.
@@ -272,24 +270,6 @@ pub fn expected_disputes(
                  AND (snapshot_at >= :since OR status NOT IN ('won', 'lost', 'warning_closed', 'prevented'))
                ORDER BY dispute_id LIMIT :step";
     select(connection, sql, named_params! { ":after": after, ":since": since, ":step": STEP }, |row| row.get(0))
-}
-
-/// Grants of which more stands than there should: what was paid, and why.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn duplicate_grants(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
-    let sql = "SELECT c.payment_intent AS subject,
-                      'grant:checkout:' || c.checkout_id || ' and grant:invoice:' || p.invoice_id AS actual
-               FROM checkouts c
-               JOIN invoice_payments p ON p.payment_id = c.payment_intent
-               WHERE (SELECT sum(l.amount) FROM ledger_lines l WHERE l.root = 'grant:checkout:' || c.checkout_id) > 0
-                 AND (SELECT sum(l.amount) FROM ledger_lines l WHERE l.root = 'grant:invoice:' || p.invoice_id) > 0
-               UNION ALL
-               SELECT root, sum(amount) || ' ' || unit || ' more than was granted' FROM ledger_lines
-               WHERE is_root = 0 GROUP BY root, unit HAVING sum(amount) > 0
-               ORDER BY 1, 2";
-    select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 fn json(ids: &[&str]) -> Result<String, StoreError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::domain::alert::WAL_BYTES_MAX;
 use crate::store::StoreError;
 
 /// How often a connection asks for the write lock of another one before it gives up, which takes a little over 5 s.
@@ -18,9 +19,6 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Older SQLite has a race between WAL reset and checkpoint that can corrupt a database.
 pub const SQLITE_VERSION_MIN: i32 = 3_051_003;
-
-/// The -wal file is cut back to this size once no reader needs more of it.
-const WAL_BYTES_MAX: i64 = 64 << 20;
 
 /// How a connection that only reads is opened.
 pub(crate) const READING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
@@ -78,7 +76,7 @@ pub(super) fn prepare_for_writing(connection: &Connection, path: &Path) -> Resul
     )?;
     // Small, since a commit may look through all of it, and the system's own cache is behind it.
     connection.pragma_update(None, "cache_size", -8_192)?;
-    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX.cast_signed())?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }

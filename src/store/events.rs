@@ -379,6 +379,8 @@ pub struct Filter {
     pub account: Option<String>,
     /// Only received at or after this time.
     pub since: Option<UnixSeconds>,
+    /// Only those that come after this event in the list, which is none of them.
+    pub before: Option<String>,
     /// At most so many, newest first.
     pub limit: i64,
 }
@@ -448,22 +450,42 @@ impl EventRow {
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn list(connection: &Connection, filter: &Filter) -> Result<Vec<EventRow>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT v.* FROM v_events v JOIN events e USING (event_id)
-         WHERE (:status IS NULL OR v.status = :status) AND (:outcome IS NULL OR v.outcome = :outcome)
-           AND (:type IS NULL OR v.type = :type) AND (:account IS NULL OR v.account_id = :account)
-           AND (:since IS NULL OR v.received_at >= :since)
-         ORDER BY e.received_at DESC, v.created_at DESC, v.event_id DESC
-         LIMIT :limit",
-    )?;
+    let (source, received_at) = found_by(filter);
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT v.* FROM {source} JOIN v_events v USING (event_id)
+         WHERE (:status IS NULL OR e.status = :status) AND (:outcome IS NULL OR e.outcome = :outcome)
+           AND (:type IS NULL OR e.type = :type) AND (:account IS NULL OR e.account_id = :account)
+           AND {received_at} >= coalesce(:since * 1000, 0)
+           AND {received_at} <= CASE WHEN :before IS NULL THEN 9223372036854775807
+                                ELSE (SELECT received_at FROM events WHERE event_id = :before) END
+           AND (:before IS NULL OR (e.received_at, e.created_at, e.event_id) <
+                (SELECT received_at, created_at, event_id FROM events WHERE event_id = :before))
+         ORDER BY {received_at} DESC, e.created_at DESC, e.event_id DESC
+         LIMIT :limit"
+    ))?;
     let rows = statement.query_map(
         named_params! {
             ":status": filter.status, ":outcome": filter.outcome, ":type": filter.kind, ":account": filter.account,
-            ":since": filter.since, ":limit": filter.limit,
+            ":since": filter.since, ":before": filter.before, ":limit": filter.limit,
         },
         EventRow::from_row,
     )?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Where to look for what a filter chooses, and the time by which it is looked for. The open ones are few and have an
+/// index. Else one walks from the newest on, but not to find those of an account, a type or an outcome, which may be rare:
+/// to read all events in their order (with a `+`, which hides the index) is sooner done than to look up each.
+fn found_by(filter: &Filter) -> (&'static str, &'static str) {
+    let is_open = filter.status.as_deref().is_some_and(|status| status != "completed");
+    let is_rare = filter.account.is_some() || filter.kind.is_some() || filter.outcome.is_some();
+    if is_open {
+        ("(SELECT * FROM events INDEXED BY events_open WHERE status <> 'completed') e", "e.received_at")
+    } else if is_rare && filter.since.is_none() {
+        ("events e", "+e.received_at")
+    } else {
+        ("events e INDEXED BY events_received", "e.received_at")
+    }
 }
 
 /// One event.
@@ -475,6 +497,20 @@ pub fn find(connection: &Connection, id: &str) -> Result<Option<EventRow>, Store
         .prepare_cached("SELECT * FROM v_events WHERE event_id = :id")?
         .query_row(named_params! { ":id": id }, EventRow::from_row)
         .optional()?)
+}
+
+/// When the newest event was received that came by webhook, in Unix seconds; `None`: none of the last thousand did.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT max(received_at) / 1000 FROM (
+                 SELECT received_at, source FROM events INDEXED BY events_received ORDER BY received_at DESC LIMIT 1000)
+             WHERE source = 'webhook'",
+        )?
+        .query_row([], |row| row.get(0))?)
 }
 
 /// How many events there are.

@@ -7,6 +7,8 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;
+use crate::store::look::{Look, Slice, Walk};
+use crate::store::select::select;
 
 /// Remembers what a row told of its origin.
 ///
@@ -90,22 +92,51 @@ pub struct Row {
     pub object: Option<String>,
 }
 
-/// All rows that gave something under a key of their own and stand.
+/// How many rows one look at them reads.
+const STEP: i64 = 1_000;
+
+/// Shows `see` all rows that gave something under a key of their own and stand, in short looks.
+///
+/// # Errors
+/// Those of `see`, and [`StoreError::Sql`].
+pub fn each_with_own_key(
+    books: &impl Look,
+    mut see: impl FnMut(&Connection, Row) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let rows = "imported_rows r CROSS JOIN ledger_entries e";
+    let sql = with_own_key(rows, "r.event_id >= :from AND r.event_id < :to");
+    Walk::by_text("imported_rows", "event_id", STEP).each(books, |connection, Slice { from, to }| {
+        let rows = select(connection, &sql, named_params! { ":from": from, ":to": to }, Row::from_row)?;
+        rows.into_iter().try_for_each(|row| see(connection, row))
+    })
+}
+
+/// The row that made an entry, if it stands.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn with_own_key(connection: &Connection) -> Result<Vec<Row>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT e.fact, r.source_event_id, r.source_object
-         FROM imported_rows r CROSS JOIN ledger_entries e ON e.source_event_id = r.event_id
-         WHERE e.fact GLOB 'import:*'
+pub fn of_entry(connection: &Connection, entry: i64) -> Result<Option<Row>, StoreError> {
+    let sql = with_own_key("ledger_entries e CROSS JOIN imported_rows r", "e.entry_id = :entry");
+    Ok(select(connection, &sql, named_params! { ":entry": entry }, Row::from_row)?.pop())
+}
+
+fn with_own_key(rows: &str, which: &str) -> String {
+    format!(
+        "SELECT e.fact, r.source_event_id, r.source_object FROM {rows}
+         WHERE {which} AND e.source_event_id = r.event_id AND e.fact GLOB 'import:*'
            AND EXISTS (SELECT 1 FROM ledger_lines l WHERE l.entry_id = e.entry_id AND l.amount > 0)
-           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = e.entry_id)",
-    )?;
-    let rows = statement.query_map([], |row| {
-        Ok(Row { fact: row.get("fact")?, source_event: row.get("source_event_id")?, object: row.get("source_object")? })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = e.entry_id)"
+    )
+}
+
+impl Row {
+    fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            fact: row.get("fact")?,
+            source_event: row.get("source_event_id")?,
+            object: row.get("source_object")?,
+        })
+    }
 }
 
 /// The further rows that gave something for a grant and stand, by their keys.
@@ -135,27 +166,41 @@ pub fn object_of(connection: &Connection, event: &str) -> Result<Option<String>,
     Ok(object.flatten())
 }
 
-/// Invoices and checkouts that are one purchase, because one payment paid both or one made the other, and that both have
-/// granted, and neither is reversed.
+/// Shows `see` each invoice and checkout that are one purchase, because one payment paid both or one made the other, and
+/// that both have granted, and neither is reversed; in short looks.
 ///
 /// # Errors
-/// [`StoreError::Sql`].
-pub fn granted_as_both(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT b.invoice_id, b.checkout_id
-         FROM (SELECT p.invoice_id, c.checkout_id
-               FROM checkouts c
-               JOIN invoice_payments p
-                 ON p.payment_id = c.payment_intent
-                 OR p.payment_id IN (SELECT n.charge_id FROM payment_names n WHERE n.payment_intent = c.payment_intent)
-               UNION
-               SELECT invoice_id, checkout_id FROM checkout_invoices) b
-         JOIN ledger_entries i ON i.fact = 'grant:invoice:' || b.invoice_id
-         JOIN ledger_entries s ON s.fact = 'grant:checkout:' || b.checkout_id
-         WHERE NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = i.entry_id)
-           AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = s.entry_id)
-         ORDER BY 1, 2",
-    )?;
-    let rows = statement.query_map([], |row| Ok((row.get("invoice_id")?, row.get("checkout_id")?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Those of `see`, and [`StoreError::Sql`].
+pub fn each_granted_as_both(
+    books: &impl Look,
+    mut see: impl FnMut(&Connection, &str, &str) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    for (table, purchases) in [("checkouts", PAID_AS_ONE), ("checkout_invoices", MADE_AS_ONE)] {
+        let sql = format!(
+            "SELECT b.invoice_id, b.checkout_id FROM ({purchases}) b
+             JOIN ledger_entries i ON i.fact = 'grant:invoice:' || b.invoice_id
+             JOIN ledger_entries s ON s.fact = 'grant:checkout:' || b.checkout_id
+             WHERE NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = i.entry_id)
+               AND NOT EXISTS (SELECT 1 FROM ledger_entries v WHERE v.reverses = s.entry_id)
+             ORDER BY 1, 2"
+        );
+        Walk::by_text(table, "checkout_id", STEP).each(books, |connection, Slice { from, to }| {
+            let pairs: Vec<(String, String)> =
+                select(connection, &sql, named_params! { ":from": from, ":to": to }, |row| {
+                    Ok((row.get("invoice_id")?, row.get("checkout_id")?))
+                })?;
+            pairs.iter().try_for_each(|(invoice, checkout)| see(connection, invoice, checkout))
+        })?;
+    }
+    Ok(())
 }
+
+const PAID_AS_ONE: &str = "SELECT p.invoice_id, c.checkout_id
+    FROM checkouts c
+    JOIN invoice_payments p
+      ON p.payment_id = c.payment_intent
+      OR p.payment_id IN (SELECT n.charge_id FROM payment_names n WHERE n.payment_intent = c.payment_intent)
+    WHERE c.checkout_id >= :from AND c.checkout_id < :to";
+
+const MADE_AS_ONE: &str =
+    "SELECT invoice_id, checkout_id FROM checkout_invoices WHERE checkout_id >= :from AND checkout_id < :to";

@@ -1,12 +1,13 @@
 //! What the jobs did, and when: one row for each run. It also tells which runs were missed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, Row, named_params};
 use serde::Serialize;
 
 use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
+use crate::store::select::select;
 
 /// So many runs are remembered, and besides them the last one of each job that succeeded.
 pub const RUNS_KEPT: i64 = 1_000;
@@ -88,6 +89,15 @@ pub fn last_successes(connection: &Connection) -> Result<BTreeMap<String, UnixSe
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The jobs of which a run has begun after `since` that has not ended.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn begun(connection: &Connection, since: UnixSeconds) -> Result<BTreeSet<String>, StoreError> {
+    let sql = "SELECT job FROM job_runs WHERE finished_at IS NULL AND started_at > :since";
+    Ok(select(connection, sql, named_params! { ":since": since }, |row| row.get("job"))?.into_iter().collect())
+}
+
 /// The last run of each job, whatever came of it, by name.
 ///
 /// # Errors
@@ -98,6 +108,18 @@ pub fn last_runs(connection: &Connection) -> Result<Vec<Run>, StoreError> {
          WHERE run_id IN (SELECT max(run_id) FROM job_runs GROUP BY job) ORDER BY job",
     )?;
     let rows = statement.query_map([], Run::from_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The newest runs of all jobs, at most `limit`, the one that began last first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn runs(connection: &Connection, limit: i64) -> Result<Vec<Run>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT job, started_at, finished_at, succeeded, result FROM job_runs ORDER BY run_id DESC LIMIT :limit",
+    )?;
+    let rows = statement.query_map(named_params! { ":limit": limit }, Run::from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -224,6 +224,14 @@ pub fn granted_by(connection: &Connection, fact: &Fact) -> Result<Option<EventId
         .optional()?)
 }
 
+/// The number of the newest entry: as many as there are, since none is ever deleted.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn newest(connection: &Connection) -> Result<Option<i64>, StoreError> {
+    Ok(connection.prepare_cached("SELECT max(entry_id) FROM ledger_entries")?.query_row([], |row| row.get(0))?)
+}
+
 /// The balance of an account in a unit; 0 where there is none.
 ///
 /// # Errors

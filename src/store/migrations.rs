@@ -7,7 +7,12 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::store::{StoreError, backup, files};
 
-const STEPS: &[&str] = &[include_str!("../../migrations/0001_books.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/0001_books.sql"),
+    include_str!("../../migrations/0002_alerts.sql"),
+    include_str!("../../migrations/0003_newest.sql"),
+    include_str!("../../migrations/0004_told_at.sql"),
+];
 
 /// The schema that this build writes.
 #[must_use]
@@ -133,44 +138,80 @@ mod tests {
 
     use super::*;
     use crate::store::open::{self, Binding};
-    use crate::store::{connect, meta};
+    use crate::store::verify::{self, FileCheck};
+    use crate::store::{connect, health, meta};
+
+    const NEXT: &str = "ALTER TABLE meta ADD COLUMN note TEXT";
+
+    fn binding() -> Binding {
+        Binding { livemode: false, connected_account: None }
+    }
+
+    /// The steps of a build that comes after this one.
+    fn steps_and(more: &[&'static str]) -> Vec<&'static str> {
+        STEPS.iter().chain(more).copied().collect()
+    }
 
     /// Books of the schema before the next one, which does not exist yet.
     #[test]
     fn what_holds_something_is_backed_up_before_it_is_migrated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("books.db");
-        let binding = Binding { livemode: false, connected_account: None };
-        let mut server = open::server(&path, &binding).unwrap();
-        let kept = folder.path().join("books.db.schema-1.backup");
+        let mut server = open::server(&path, &binding()).unwrap();
+        let kept = folder.path().join(format!("books.db.schema-{}.backup", newest()));
         assert!(!kept.exists(), "an empty file holds nothing");
-        let next = "ALTER TABLE meta ADD COLUMN note TEXT";
-        for (rows, steps) in [(1, [STEPS[0], "no SQL"]), (2, [STEPS[0], next])] {
+        for (rows, step) in [(1, "no SQL"), (2, NEXT)] {
             meta::set(&server.connection, &format!("row {rows}"), "there").unwrap();
-            let done = upgrade_by(&steps, &mut server.connection, &path);
+            let done = upgrade_by(&steps_and(&[step]), &mut server.connection, &path);
             assert_eq!(done.ok(), (rows == 2).then(|| Some(kept.clone())));
             let backup = connect::for_reading(&kept).unwrap();
-            assert_eq!(version(&backup).unwrap(), 1);
+            assert_eq!(version(&backup).unwrap(), newest());
             let held: i64 =
                 backup.query_row("SELECT count(*) FROM meta WHERE key LIKE 'row %'", [], |row| row.get(0)).unwrap();
             assert_eq!(held, rows, "the newest state of the old schema");
         }
-        assert_eq!(version(&server.connection).unwrap(), 2);
-        assert_eq!(upgrade_by(&[STEPS[0], next], &mut server.connection, &path).unwrap(), None);
+        assert_eq!(version(&server.connection).unwrap(), newest() + 1);
+        assert_eq!(upgrade_by(&steps_and(&[NEXT]), &mut server.connection, &path).unwrap(), None);
         fs::remove_file(&kept).unwrap();
         fs::create_dir(&kept).unwrap();
-        let three = [STEPS[0], next, next];
-        server.connection.pragma_update(None, "user_version", 1).unwrap();
-        upgrade_by(&three, &mut server.connection, &path).unwrap_err();
-        assert_eq!(version(&server.connection).unwrap(), 1, "no backup, no migration");
+        server.connection.pragma_update(None, "user_version", newest()).unwrap();
+        upgrade_by(&steps_and(&[NEXT, NEXT]), &mut server.connection, &path).unwrap_err();
+        assert_eq!(version(&server.connection).unwrap(), newest(), "no backup, no migration");
+    }
+
+    /// What older builds have left, with something in it.
+    #[test]
+    fn books_of_every_schema_become_those_of_the_newest() {
+        for held in 1..STEPS.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("books.db");
+            fs::write(&path, "").unwrap();
+            let mut old = open::alone(&path).unwrap();
+            migrate_by(&STEPS[..held], &mut old, &path).unwrap();
+            old.execute_batch(
+                "INSERT INTO events (event_id, source, type, status, dead_letter, livemode, created_at, received_at, tried_at)
+                 VALUES ('evt_1', 'webhook', 't', 'failed', 1, 0, 0, 7000, 0);
+                 INSERT INTO fx_rates VALUES ('2026-11-30', 'usd', 'eur', '1.1', 'here');",
+            )
+            .unwrap();
+            drop(old);
+            let server = open::server(&path, &binding()).unwrap();
+            assert_eq!(version(&server.connection).unwrap(), newest());
+            let kept = folder.path().join(format!("books.db.schema-{held}.backup"));
+            assert_eq!(version(&connect::for_reading(&kept).unwrap()).unwrap(), i64::try_from(held).unwrap());
+            let dead = health::dead_letters(&server.connection).unwrap();
+            assert_eq!((dead.count, dead.first), (1, Some(("evt_1".to_owned(), 7))));
+            let proven = verify::all(&server.connection, FileCheck::Whole).unwrap().proven;
+            assert_eq!(proven.into_iter().flat_map(|proof| proof.violations).collect::<Vec<_>>(), Vec::<String>::new());
+            server.connection.execute_batch("DELETE FROM fx_rates").unwrap_err();
+        }
     }
 
     /// A check with IN and more than two values does, which once was a third of what an event cost.
     #[test]
     fn no_insert_builds_a_table_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        let binding = Binding { livemode: false, connected_account: None };
-        let server = open::server(&folder.path().join("books.db"), &binding).unwrap();
+        let server = open::server(&folder.path().join("books.db"), &binding()).unwrap();
         let texts = |sql: &str, column: &str| -> Vec<String> {
             let mut statement = server.connection.prepare(sql).unwrap();
             let rows = statement.query_map([], |row| row.get(column)).unwrap();

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::clock::UnixMillis;
+use crate::domain::event::UnixSeconds;
 use crate::domain::ids::EventId;
 use crate::store::StoreError;
 
@@ -119,39 +120,53 @@ pub fn insert(connection: &Connection, event: &EventId, payload: &Payload) -> Re
     Ok(())
 }
 
-/// Keeps the object that a thin event names, as it was asked for at a moment; the newest answer counts. An empty one
-/// says that Stripe does not have it.
+/// The object that a thin event names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched<T> {
+    /// The object; empty if Stripe does not have it.
+    pub object: T,
+    /// When it was asked for, by our clock.
+    pub asked_at: UnixMillis,
+    /// When Stripe answered, by its own clock.
+    pub told_at: UnixSeconds,
+}
+
+/// Keeps the object that a thin event names; the newest answer counts.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn save_fetched(
-    connection: &Connection,
-    event: &EventId,
-    object: &Payload,
-    asked_at: UnixMillis,
-) -> Result<(), StoreError> {
+pub fn save_fetched(connection: &Connection, event: &EventId, fetched: &Fetched<Payload>) -> Result<(), StoreError> {
     connection
-        .prepare_cached("UPDATE event_payloads SET object = :object, object_at = :asked_at WHERE event_id = :event")?
-        .execute(named_params! { ":event": event, ":object": object.packed, ":asked_at": asked_at })?;
+        .prepare_cached(
+            "UPDATE event_payloads SET object = :object, object_at = :asked_at, object_told_at = :told_at
+             WHERE event_id = :event",
+        )?
+        .execute(named_params! {
+            ":event": event, ":object": fetched.object.packed, ":asked_at": fetched.asked_at,
+            ":told_at": fetched.told_at,
+        })?;
     Ok(())
 }
 
-/// The object that a thin event names, and when it was asked for; empty if Stripe does not have it, `None` if nobody
-/// has asked.
+/// The object that a thin event names; `None` if nobody has asked for it.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] when it cannot be unpacked.
-pub fn read_fetched(connection: &Connection, event: &EventId) -> Result<Option<(Vec<u8>, UnixMillis)>, StoreError> {
-    let row: Option<(Vec<u8>, UnixMillis)> = connection
-        .prepare_cached("SELECT object, object_at FROM event_payloads WHERE event_id = :event AND object IS NOT NULL")?
-        .query_row(named_params! { ":event": event }, |row| Ok((row.get("object")?, row.get("object_at")?)))
+pub fn read_fetched(connection: &Connection, event: &EventId) -> Result<Option<Fetched<Vec<u8>>>, StoreError> {
+    let row = connection
+        .prepare_cached(
+            "SELECT object, object_at, object_told_at FROM event_payloads WHERE event_id = :event AND object IS NOT NULL",
+        )?
+        .query_row(named_params! { ":event": event }, |row| {
+            let object: Vec<u8> = row.get("object")?;
+            Ok(Fetched { object, asked_at: row.get("object_at")?, told_at: row.get("object_told_at")? })
+        })
         .optional()?;
-    let Some((packed, asked_at)) = row else { return Ok(None) };
-    let object = unpack(&dictionary_of(connection, &packed)?, &packed).map_err(|error| StoreError::Damaged {
-        what: format!("the object that {event} names"),
-        problem: error.to_string(),
+    let Some(held) = row else { return Ok(None) };
+    let object = unpack(&dictionary_of(connection, &held.object)?, &held.object).map_err(|error| {
+        StoreError::Damaged { what: format!("the object that {event} names"), problem: error.to_string() }
     })?;
-    Ok(Some((object, asked_at)))
+    Ok(Some(Fetched { object, ..held }))
 }
 
 /// Whether the payload of an event is kept.

@@ -4,6 +4,7 @@ use rusqlite::{Connection, named_params};
 
 use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
+use crate::store::select::select;
 
 /// What earlier runs know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,4 +65,28 @@ pub fn known(connection: &Connection) -> Result<Known, StoreError> {
     Ok(connection
         .prepare_cached("SELECT max(known_until) AS until, min(started_at) AS first FROM reconciliation_runs")?
         .query_row([], |row| Ok(Known { until: row.get("until")?, first: row.get("first")? }))?)
+}
+
+/// What a run told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    /// When it began.
+    pub started_at: UnixSeconds,
+    /// `ok`, `partial` or `failed`.
+    pub result: String,
+    /// JSON.
+    pub counts: String,
+}
+
+/// The latest runs that have ended, the last one first.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn latest(connection: &Connection, limit: usize) -> Result<Vec<RunRow>, StoreError> {
+    let sql = "SELECT started_at, result, counts FROM reconciliation_runs
+               WHERE result IS NOT NULL AND counts IS NOT NULL ORDER BY run_id DESC LIMIT :limit";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    select(connection, sql, named_params! { ":limit": limit }, |row| {
+        Ok(RunRow { started_at: row.get("started_at")?, result: row.get("result")?, counts: row.get("counts")? })
+    })
 }

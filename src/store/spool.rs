@@ -1,4 +1,5 @@
-//! Events on their way into the books: fetched newest first, and told oldest first.
+//! Events on their way into the books: fetched in the order of Stripe's lists, and told in another one, such as the
+//! oldest first.
 //!
 //! They wait in a file without a name beside the database, packed, so that it does not matter to memory how many they
 //! are; only where each one stands is kept in memory. The file is gone when the spool is dropped, or the process ends.
@@ -11,23 +12,23 @@ use crate::domain::event::UnixSeconds;
 use crate::store::StoreError;
 use crate::store::payload::Payload;
 
-/// A spool.
+/// A spool whose events come out in the order of `K`.
 #[derive(Debug)]
-pub struct Spool {
+pub struct Spool<K = UnixSeconds> {
     file: BufWriter<File>,
     length: u64,
-    places: Vec<Place>,
+    places: Vec<Place<K>>,
 }
 
 /// Where one event stands.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    created: UnixSeconds,
+struct Place<K> {
+    key: K,
     offset: u64,
     length: u32,
 }
 
-impl Spool {
+impl<K: Ord + Copy> Spool<K> {
     /// An empty one, in this folder.
     ///
     /// # Errors
@@ -37,15 +38,15 @@ impl Spool {
         Ok(Self { file: BufWriter::new(file), length: 0, places: Vec::new() })
     }
 
-    /// Keeps an event that is older than, or as old as, those before it in its list.
+    /// Keeps an event.
     ///
     /// # Errors
     /// [`StoreError::Unusable`] when the disk is full, or broken.
-    pub fn push(&mut self, created: UnixSeconds, body: &[u8]) -> Result<(), StoreError> {
+    pub fn push(&mut self, key: K, body: &[u8]) -> Result<(), StoreError> {
         let record = Payload::pack(body)?.to_bytes();
         self.file.write_all(&record).map_err(|error| failed(&error))?;
         let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
-        self.places.push(Place { created, offset: self.length, length });
+        self.places.push(Place { key, offset: self.length, length });
         self.length += u64::from(length);
         Ok(())
     }
@@ -62,22 +63,40 @@ impl Spool {
         self.places.is_empty()
     }
 
-    /// Takes up to `most` of the oldest, the oldest first; of one second, the one that was pushed last.
+    /// Takes up to `most` of the first, the first first; of one key, the one that was pushed last.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read back.
     pub fn take(&mut self, most: usize) -> Result<Vec<(Vec<u8>, Payload)>, StoreError> {
+        self.take_whole(most, |_, _| false)
+    }
+
+    /// The same, and as many more as belong together with the last of them.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_whole(
+        &mut self,
+        most: usize,
+        are_together: impl Fn(&K, &K) -> bool,
+    ) -> Result<Vec<(Vec<u8>, Payload)>, StoreError> {
         self.file.flush().map_err(|error| failed(&error))?;
-        // Stable and the newest first, so that the oldest are at the end, and the later pushed behind the earlier.
-        if !self.places.is_sorted_by(|one, other| one.created >= other.created) {
-            self.places.sort_by_key(|place| std::cmp::Reverse(place.created));
+        // Stable and the last first, so that the first are at the end, and the later pushed behind the earlier.
+        if !self.places.is_sorted_by(|one, other| one.key >= other.key) {
+            self.places.sort_by_key(|place| std::cmp::Reverse(place.key));
         }
-        let rest = self.places.len().saturating_sub(most);
+        let mut rest = self.places.len().saturating_sub(most);
+        while let Some([next, last]) = rest.checked_sub(1).and_then(|before| self.places.get(before..=rest)) {
+            if !are_together(&next.key, &last.key) {
+                break;
+            }
+            rest -= 1;
+        }
         let taken = self.places.split_off(rest);
         taken.into_iter().rev().map(|place| self.read(place)).collect()
     }
 
-    fn read(&mut self, place: Place) -> Result<(Vec<u8>, Payload), StoreError> {
+    fn read(&mut self, place: Place<K>) -> Result<(Vec<u8>, Payload), StoreError> {
         let file = self.file.get_mut();
         let mut record = Vec::new();
         file.seek(SeekFrom::Start(place.offset)).map_err(|error| failed(&error))?;
@@ -108,5 +127,21 @@ mod tests {
         }
         assert_eq!(told, ["a", "b", "c", "e", "d"]);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_belongs_together_comes_out_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::create(folder.path()).unwrap();
+        for (key, body) in [((2, true), "e"), ((1, false), "a"), ((2, false), "d"), ((1, true), "b"), ((2, true), "f")]
+        {
+            spool.push(key, body.as_bytes()).unwrap();
+        }
+        spool.push((1, true), b"c").unwrap();
+        let mut take = || {
+            let taken = spool.take_whole(2, |one, other| one.0 == other.0).unwrap();
+            taken.into_iter().map(|(body, _)| String::from_utf8(body).unwrap()).collect::<String>()
+        };
+        assert_eq!([take(), take(), take()], ["acb", "dfe", ""]);
     }
 }

@@ -20,7 +20,7 @@ pub fn rested(
     now: UnixMillis,
 ) -> Result<Vec<EventId>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT event_id FROM events
+        "SELECT event_id FROM events INDEXED BY events_open
          WHERE status <> 'completed' AND dead_letter = 0 AND tried_at <= :now - (:rest << min(attempts, 10))
          ORDER BY received_at, event_id LIMIT :limit",
     )?;
@@ -36,7 +36,8 @@ pub fn rested(
 /// [`StoreError::Sql`].
 pub fn overdue(connection: &Connection, before: UnixMillis, limit: usize) -> Result<Vec<EventId>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT event_id FROM events WHERE status <> 'completed' AND dead_letter = 0 AND received_at <= :before
+        "SELECT event_id FROM events INDEXED BY events_open
+         WHERE status <> 'completed' AND dead_letter = 0 AND received_at <= :before
          ORDER BY received_at, event_id LIMIT :limit",
     )?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);

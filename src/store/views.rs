@@ -76,15 +76,30 @@ pub struct SubscriptionRow {
     pub source_event_id: String,
 }
 
-/// The first accounts by id.
+/// Which accounts to list. An empty filter lists all.
+#[derive(Debug, Clone, Default)]
+pub struct AccountFilter {
+    /// Only those whose id or reference begins so.
+    pub search: Option<String>,
+    /// Only those that come after this id.
+    pub after: Option<String>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+/// Accounts by id.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn accounts(connection: &Connection, limit: i64) -> Result<Vec<AccountRow>, StoreError> {
+pub fn accounts(connection: &Connection, filter: &AccountFilter) -> Result<Vec<AccountRow>, StoreError> {
     collect(
         connection,
-        "SELECT account_id, reference, tier, deleted FROM v_accounts ORDER BY account_id LIMIT :limit",
-        named_params! { ":limit": limit },
+        "SELECT account_id, reference, tier, deleted FROM v_accounts
+         WHERE account_id > coalesce(:after, '')
+           AND (:search IS NULL OR substr(account_id, 1, length(:search)) = :search
+                OR substr(reference, 1, length(:search)) = :search)
+         ORDER BY account_id LIMIT :limit",
+        named_params! { ":search": filter.search, ":after": filter.after, ":limit": filter.limit },
         account_row,
     )
 }
@@ -324,6 +339,8 @@ pub struct AuditFilter {
     pub event: Option<String>,
     /// Only at or after this time.
     pub since: Option<UnixSeconds>,
+    /// Only rows before this one, by its number.
+    pub before: Option<i64>,
     /// At most so many, the newest ones.
     pub limit: i64,
 }
@@ -340,10 +357,12 @@ pub fn audit(connection: &Connection, filter: &AuditFilter) -> Result<Vec<AuditR
              WHERE (:account IS NULL OR subject = :account
                     OR event_id IN (SELECT event_id FROM v_events WHERE account_id = :account))
                AND (:event IS NULL OR event_id = :event) AND (:since IS NULL OR at >= :since)
+               AND seq < coalesce(:before, 9223372036854775807)
              ORDER BY seq DESC LIMIT :limit)
          ORDER BY seq",
         named_params! {
-            ":account": filter.account, ":event": filter.event, ":since": filter.since, ":limit": filter.limit,
+            ":account": filter.account, ":event": filter.event, ":since": filter.since, ":before": filter.before,
+            ":limit": filter.limit,
         },
         audit_row,
     )

@@ -2,15 +2,16 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ask::{self, NoAnswer};
-use super::client::{Api, Page, Pages, path};
+use super::client::{Api, ApiError, Kind, Page, Pages, path};
 use super::wire::answers;
 use super::wire::listed::{self, ListedObject};
-use crate::domain::event::{Body, Checkout, Dispute, Invoice, Refund, Subscription, UnixSeconds, Unreadable};
+use crate::domain::event::{Body, Checkout, Customer, Dispute, Invoice, Refund, Subscription, UnixSeconds, Unreadable};
 use crate::domain::facts::Asked;
-use crate::domain::ids::{DisputeId, InvoiceId, RefundId};
 use crate::domain::reconcile::Endpoint;
 
 /// The most types that one list of events can be asked for.
@@ -25,11 +26,18 @@ pub struct List<T> {
     /// Where it is.
     pub path: &'static str,
     /// An event type that carries such an object.
-    carried_by: &'static str,
+    pub carried_by: &'static str,
     pick: fn(Body) -> Option<T>,
 }
 
-/// All subscriptions.
+/// Customers, but for deleted ones, which Stripe does not list.
+pub const CUSTOMERS: List<Customer> = List {
+    path: "/v1/customers",
+    carried_by: "customer.updated",
+    pick: |body| if let Body::Customer(one) = body { Some(one) } else { None },
+};
+
+/// Subscriptions; ended ones only if they are asked for.
 pub const SUBSCRIPTIONS: List<Subscription> = List {
     path: "/v1/subscriptions",
     carried_by: "customer.subscription.updated",
@@ -101,8 +109,20 @@ impl<T> List<T> {
         }
     }
 
-    /// One of its objects.
-    fn find(&self, api: &dyn Api, id: &str) -> Result<Asked<T>, NoAnswer> {
+    /// Its pages under these filters, as Stripe wrote them.
+    pub fn texts<'a>(
+        &'a self,
+        api: &'a dyn Api,
+        query: &[(&'a str, &'a str)],
+    ) -> impl Iterator<Item = Result<Vec<Box<RawValue>>, NoAnswer>> + use<'a, T> {
+        Pages::new(api, self.path, query).map(|page| Ok(page?.items))
+    }
+
+    /// One of its objects, as it is now.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub fn find(&self, api: &dyn Api, id: &str) -> Result<Asked<T>, NoAnswer> {
         let path = path(self.path, id);
         match ask::object(api, &path, &[])? {
             Asked::Told(json) => {
@@ -113,30 +133,6 @@ impl<T> List<T> {
     }
 }
 
-/// An invoice as it is now.
-///
-/// # Errors
-/// [`NoAnswer`].
-pub fn invoice(api: &dyn Api, id: &InvoiceId) -> Result<Asked<Invoice>, NoAnswer> {
-    INVOICES.find(api, id.as_str())
-}
-
-/// A refund as it is now.
-///
-/// # Errors
-/// [`NoAnswer`].
-pub fn refund(api: &dyn Api, id: &RefundId) -> Result<Asked<Refund>, NoAnswer> {
-    REFUNDS.find(api, id.as_str())
-}
-
-/// A dispute as it is now.
-///
-/// # Errors
-/// [`NoAnswer`].
-pub fn dispute(api: &dyn Api, id: &DisputeId) -> Result<Asked<Dispute>, NoAnswer> {
-    DISPUTES.find(api, id.as_str())
-}
-
 /// All webhook endpoints.
 ///
 /// # Errors
@@ -145,6 +141,54 @@ pub fn endpoints(api: &dyn Api) -> Result<Vec<Endpoint>, NoAnswer> {
     const PATH: &str = "/v1/webhook_endpoints";
     let read = |item: Box<RawValue>| listed::endpoint(item.get()).map_err(|problem| unreadable(PATH, problem));
     Pages::new(api, PATH, &[]).at_most(ENDPOINT_PAGES_MAX).items().map(|item| read(item?)).collect()
+}
+
+/// The mode of the account that the key opens, as one of its customers tells it; `None`: it has none. Cheap, and lets
+/// [`Api::time`] tell a moment before the lists begin.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn livemode(api: &dyn Api) -> Result<Option<bool>, ApiError> {
+    #[derive(Deserialize)]
+    struct First {
+        data: Vec<Mode>,
+    }
+    #[derive(Deserialize)]
+    struct Mode {
+        livemode: Option<bool>,
+    }
+    let list = CUSTOMERS.path;
+    let body = api.get(list, &[("limit", "1")])?;
+    let first: First =
+        serde_json::from_slice(&body).map_err(|_| ApiError::new(Kind::Garbage, list, "the answer is no list"))?;
+    Ok(first.data.first().and_then(|customer| customer.livemode))
+}
+
+/// A listed subscription with all of its items. One that cannot be read is passed on as it is: whoever reads it will
+/// find the same.
+///
+/// # Errors
+/// [`NoAnswer`].
+pub fn with_all_items(api: &dyn Api, json: &RawValue) -> Result<String, NoAnswer> {
+    let told = json.get().to_owned();
+    let Body::Subscription(subscription) = answers::object(SUBSCRIPTIONS.carried_by, &told) else {
+        return Ok(told);
+    };
+    if !subscription.items_truncated {
+        return Ok(told);
+    }
+    let mut items = Vec::new();
+    for item in ask::items_of(api, &subscription.id) {
+        let item: Value = serde_json::from_str(item?.get()).map_err(|_| garbage("an item is no object"))?;
+        items.push(item);
+    }
+    let mut whole: Value = serde_json::from_str(&told).map_err(|_| garbage("a subscription is no object"))?;
+    whole["items"] = serde_json::json!({ "object": "list", "has_more": false, "data": items });
+    Ok(whole.to_string())
+}
+
+fn garbage(reason: &'static str) -> NoAnswer {
+    ApiError::new(Kind::Garbage, SUBSCRIPTIONS.path, reason).into()
 }
 
 /// An item of a list that cannot be read, by its id if that can.

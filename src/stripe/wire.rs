@@ -93,8 +93,8 @@ pub fn object_id(object: &str) -> Option<String> {
     envelope::short(parse::<Head<'_>>(object).ok()?.id.told())
 }
 
-/// A thin event with the object that it names, as Stripe's API told it when it was asked at `at`: as if a snapshot
-/// event had carried it. An empty object: Stripe does not have it.
+/// A thin event with the object that it names, as Stripe's API told it at `at` by its own clock: as if a snapshot event
+/// had carried it. An empty object: Stripe does not have it.
 #[must_use]
 pub fn with_object(event: &Event, object: &[u8], at: UnixSeconds, metadata_key: &str) -> Event {
     let mut event = event.clone();
@@ -112,7 +112,7 @@ pub fn with_object(event: &Event, object: &[u8], at: UnixSeconds, metadata_key: 
     Event { kind, body, ..event }
 }
 
-/// It tells what was when it was asked for, not at the time of its event: what a charge says was refunded, and that a
+/// It tells what was when Stripe answered, not at the time of its event: what a charge says was refunded, and that a
 /// refund has failed meanwhile.
 fn is_of_later(kind: &str, body: &Body) -> bool {
     match body {

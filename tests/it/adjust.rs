@@ -16,6 +16,7 @@ fn gives(account: &str, amount: i64, key: &str) -> Adjustment {
         unit: "credits".into(),
         reason: "a test".into(),
         key: key.into(),
+        allow_debt: true,
         operator: "alice".into(),
     }
 }

@@ -4,8 +4,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use billingd::app;
-use billingd::ops::adopt::{self, AdoptError, Adopted};
+use billingd::ops::adopt::{self, AdoptError, Adopted, Place};
 use billingd::ops::ingest::{Errand, Rules};
+use billingd::store::files;
 use billingd::store::open;
 use billingd::stripe::client::Kind;
 use serde_json::{Value, json};
@@ -30,9 +31,11 @@ pub(crate) fn errand(billing: &Billing) -> Errand {
 fn adopts_at(billing: &Billing, fake: &FakeStripe, now: i64, applies: bool) -> Result<Adopted, AdoptError> {
     let errand = errand(billing);
     let mut connection = open::beside(&billing.database(), &binding()).expect("a connection beside the server");
-    let plan = adopt::plan(&connection, fake, &errand, now * 1000, &mut |_| {})?;
+    let folder = billing.database();
+    let place = Place { books: &*connection, folder: files::folder_of(&folder), api: fake };
+    let plan = adopt::plan(place, &errand, now * 1000, &mut |_| {})?;
     let run = if applies { adopt::apply } else { adopt::rehearse };
-    Ok(run(&mut connection, &errand, &plan, now * 1000, &mut |_| {})?)
+    Ok(run(&mut connection, &errand, plan, now * 1000, &mut |_| {})?)
 }
 
 fn adopts(billing: &Billing, fake: &FakeStripe) -> Adopted {
@@ -286,7 +289,7 @@ fn adopt_tells_people_and_programs() {
     let url = served.url();
     let key = [("BILLINGD__STRIPE__API_KEY", "rk_test_hush"), ("BILLINGD__STRIPE__API_BASE", &url)];
     let dry = "\
-at Stripe: 3 customers, 3 subscriptions; 1 more ended with a deleted customer and are left out
+at Stripe: 3 customers, 3 subscriptions; left out, because they ended with a deleted customer: 1
 
    WOULD CHANGE
 3  accounts, new
@@ -294,7 +297,7 @@ at Stripe: 3 customers, 3 subscriptions; 1 more ended with a deleted customer an
 3  subscriptions
 2  tiers of accounts
 
-0 were as they are at Stripe; of 0 a webhook told something newer
+known as they are at Stripe: 0; a webhook told something newer: 0
 warning: [credits] since is empty: an invoice that was paid before the move grants as soon as an event of it comes; set \
 it to the day of the move
 nothing is changed yet; run the same with --apply
@@ -306,7 +309,7 @@ nothing is changed yet; run the same with --apply
     assert_eq!((status, &told["applied"], &told["tiers_changed"]), (0, &json!(true), &json!(2)));
     assert_eq!(billing.rows("SELECT DISTINCT actor FROM v_audit"), ["operator:bob"]);
     let (status, again) = says(&billing, &["adopt", "--apply"], &key);
-    assert!(status == 0 && again.contains("\n6 were as they are at Stripe"), "{again}");
+    assert!(status == 0 && again.contains("\nknown as they are at Stripe: 6;"), "{again}");
     let no_key = "billingd: this asks Stripe, and there is no [stripe] api_key; a restricted key that may only read is \
                   enough\n";
     assert_eq!(says(&billing, &["adopt"], &[]), (1, no_key.to_owned()));

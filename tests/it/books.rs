@@ -133,6 +133,11 @@ fn cell(value: Value) -> String {
     }
 }
 
+/// The number at the end of a row.
+pub(crate) fn number_of(row: &str) -> i64 {
+    row.rsplit(' ').next().unwrap_or_default().parse().expect("a number")
+}
+
 /// What differs between two books, a line each.
 pub(crate) fn differences(one: &Totals, other: &Totals) -> Vec<String> {
     let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
@@ -271,7 +276,11 @@ pub(crate) fn exercise(connection: &Connection, answers: &[Answer], counts: &mut
                 let kind = needs.split(':').next().unwrap_or_default();
                 count(counts, format!("waits: {kind}"), 1);
             }
-            Answer::Failed { code, .. } | Answer::DeadLetter { code, .. } => count(counts, format!("fails: {code}"), 1),
+            Answer::Failed { code, .. } => count(counts, format!("fails: {code}"), 1),
+            Answer::DeadLetter { code, .. } => {
+                count(counts, format!("fails: {code}"), 1);
+                count(counts, "dead letters: failed too often", 1);
+            }
             Answer::Duplicate { .. } => count(counts, "duplicate", 1),
             Answer::Completed { .. } => {}
         }
@@ -280,7 +289,8 @@ pub(crate) fn exercise(connection: &Connection, answers: &[Answer], counts: &mut
         "SELECT 'outcome: ' || type || ' ' || coalesce(outcome, status), count(*) FROM v_events GROUP BY 1",
         "SELECT 'reason: ' || CASE WHEN reason LIKE '%granted by%' THEN 'granted by a twin'
                                    WHEN reason LIKE '%told the later%' OR reason LIKE '%told a later%' THEN 'told later'
-                                   WHEN reason LIKE 'left to%' THEN 'left to invoice' ELSE reason END, count(*)
+                                   WHEN reason LIKE 'left to%' THEN 'left to invoice'
+                                   WHEN reason LIKE '% repeats %' THEN 'repeats' ELSE reason END, count(*)
          FROM v_events WHERE reason IS NOT NULL GROUP BY 1",
         "SELECT 'entry: ' || kind, count(*) FROM ledger_entries GROUP BY 1",
         "SELECT 'tier: ' || coalesce(from_tier, '-') || ' -> ' || coalesce(to_tier, '-'), count(*)

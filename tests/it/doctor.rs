@@ -1,11 +1,17 @@
 //! What doctor finds: each fault that is planted, and nothing else.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use billingd::app;
-use billingd::ops::doctor::{Check, Health, books, files, stripe};
+use billingd::ops::alerts::Scope;
+use billingd::ops::backup;
+use billingd::ops::doctor::files::{self, Backups};
+use billingd::ops::doctor::{Check, Health, books, stripe};
+use billingd::stop::Stop;
 use billingd::stripe::wire;
 use serde_json::{Value, json};
 
@@ -131,14 +137,14 @@ fn what_is_wrong_at_stripe_is_told() {
 fn reads(billing: &Billing, due: Vec<(&'static str, i64)>) -> Vec<Check> {
     let config = billing.config();
     let digest = config.catalogue_digest();
+    let scope = Scope { due: Arc::new(move |_| due.clone()), ..app::scope(config) };
     let expected = books::Expected {
         livemode: false,
         connected_account: None,
         secrets: vec![(PATH, 2)],
         digest_key: app::CATALOGUE_DIGEST,
         digest: &digest,
-        pending_age_s: 300,
-        due,
+        scope: &scope,
     };
     billing.reader().read(|connection| books::checks(connection, &expected, NOW * 1000)).expect("checks")
 }
@@ -157,21 +163,30 @@ fn what_is_wrong_with_the_books_is_told() {
     };
     for (sql, due, told) in [
         (pending(NOW - 60), None, &[][..]),
-        (pending(NOW - 400), None, &["events: 1 have waited for longer than 5m"]),
+        (
+            pending(NOW - 400),
+            None,
+            &["events: 1 event pending for 5m or longer; it is evt_1789999600, received 6m ago"],
+        ),
         (
             "UPDATE events SET status = 'failed', needs = NULL WHERE status = 'pending'".to_owned(),
             None,
-            &["events: 2 failed"],
+            &["events: 2 events failed; the oldest is evt_1789999600, received 6m ago"],
         ),
-        ("UPDATE events SET dead_letter = 1 WHERE status = 'failed'".to_owned(), None, &["events: 2 dead letters"]),
+        (
+            "UPDATE events SET dead_letter = 1 WHERE status = 'failed'".to_owned(),
+            None,
+            &["events: 2 dead letters; the oldest is evt_1789999600, received 6m ago"],
+        ),
         ("DELETE FROM events WHERE status = 'failed'".to_owned(), None, &[]),
         (
-            "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
-             VALUES ('credit_note', 'cn_1', 'open', 0, 0), ('credit_note', 'cn_2', 'open', 0, 0),
+            format!(
+                "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
+             VALUES ('credit_note', 'cn_1', 'open', {NOW}, 0), ('credit_note', 'cn_2', 'open', {NOW}, 0),
                     ('silence', '/', 'resolved', 0, 0)"
-                .to_owned(),
+            ),
             None,
-            &["findings: open: 2 credit_note"],
+            &["findings: 2 open findings (2 credit_note), the first seen 0s ago"],
         ),
         ("UPDATE findings SET status = 'acknowledged' WHERE kind = 'credit_note'".to_owned(), None, &[]),
         (
@@ -181,12 +196,18 @@ fn what_is_wrong_with_the_books_is_told() {
                 NOW - 90_000
             ),
             Some(NOW - 7_200),
-            &["jobs: backup was due 2h 0m ago, and ran well never"],
+            &["jobs: the job backup was due 2h 0m ago, and ran well never"],
         ),
         (
             format!("INSERT INTO job_runs (job, started_at, succeeded) VALUES ('backup', {}, 1)", NOW - 86_400),
             Some(NOW - 7_200),
-            &["jobs: backup was due 2h 0m ago, and ran well 1d 0h ago"],
+            &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
+        ),
+        (format!("INSERT INTO job_runs (job, started_at) VALUES ('backup', {})", NOW - 3_599), Some(NOW - 7_200), &[]),
+        (
+            format!("UPDATE job_runs SET started_at = {} WHERE succeeded = 0", NOW - 3_600),
+            Some(NOW - 7_200),
+            &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
         ),
         (
             format!("INSERT INTO job_runs (job, started_at, succeeded) VALUES ('backup', {}, 1)", NOW - 7_200),
@@ -239,7 +260,8 @@ fn what_is_wrong_with_the_files_is_told() {
     let mut billing = spawn();
     let database = billing.database();
     let folder = database.with_file_name("kept");
-    let look = |livemode| problems(&files::checks(&database, &folder, livemode, NOW * 1000));
+    let backups = Backups { folder: folder.clone(), by_command: None };
+    let look = |livemode| problems(&files::checks(&database, &backups, livemode, NOW * 1000));
     let none = format!("backup: there is none in {}", folder.display());
     assert_eq!(look(false), [""; 0]);
     assert_eq!(look(true), [none]);
@@ -257,19 +279,63 @@ fn what_is_wrong_with_the_files_is_told() {
     assert_eq!(look(true), [format!("permissions: mode 644, owner {owner}")]);
     fs::set_permissions(&database, fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(
-        problems(&files::checks(&database, &folder, true, 1_000_000)),
+        problems(&files::checks(&database, &backups, true, 1_000_000)),
         ["clock: this machine lives in the past"]
     );
     billing.stop();
     assert_eq!(
-        problems(&files::checks(&billing.database(), &folder, true, NOW * 1000)),
+        problems(&files::checks(&billing.database(), &backups, true, NOW * 1000)),
         ["server: no billingd serves this database"]
     );
     let nowhere = folder.join("none.db");
     assert_eq!(
-        problems(&files::checks(&nowhere, &folder, true, NOW * 1000)),
+        problems(&files::checks(&nowhere, &backups, true, NOW * 1000)),
         [format!("database: {}: No such file or directory (os error 2)", nowhere.display())]
     );
+}
+
+#[test]
+fn a_backup_elsewhere_counts() {
+    let billing = spawn();
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let written = backup::backup(&billing.database(), &elsewhere.path().join("mine"), &Stop::default()).unwrap();
+    backup::remember(&mut billing.beside(), &written.path, NOW * 1000).unwrap();
+    let folder = billing.database().with_file_name("kept");
+    let seen = |now: i64, by_command| {
+        let backups = Backups { folder: folder.clone(), by_command };
+        let checks = files::checks(&billing.database(), &backups, true, now * 1000);
+        checks.into_iter().find(|check| check.check == "backup").map(|check| (check.health, check.seen)).unwrap()
+    };
+    let by_command = || billing.reader().read(backup::remembered).unwrap();
+    let path = written.path.display();
+    assert_eq!(seen(NOW + 3_600, by_command()), (Health::Ok, format!("the newest was written to {path}, 1h 0m ago")));
+    let late = format!("the newest was written to {path}, 3d 0h ago");
+    assert_eq!(seen(NOW + 3 * 86_400, by_command()), (Health::Problem, late));
+    fs::create_dir(&folder).unwrap();
+    let shelved = fs::File::create(folder.join("books-20260920-000000.backup")).unwrap();
+    shelved.set_modified(UNIX_EPOCH + Duration::from_secs((NOW + 60).unsigned_abs())).unwrap();
+    let newer = format!("the newest in {} is 59m old", folder.display());
+    assert_eq!(seen(NOW + 3_600, by_command()), (Health::Ok, newer));
+    assert_eq!(seen(NOW, None).0, Health::Ok);
+}
+
+#[test]
+fn one_odd_answer_leaves_the_other_checks_as_they_are() {
+    for (path, told) in [
+        ("/v1/disputes", "key: cannot tell: /v1/disputes: "),
+        ("/v1/customers", "mode: cannot tell: /v1/customers: "),
+        ("/v1/webhook_endpoints", "endpoint: cannot tell: /v1/webhook_endpoints: "),
+    ] {
+        for (status, body) in [(400, "{\"error\": {}}"), (500, "oops")] {
+            let fake = healthy();
+            fake.order(Fault::at(path).body(status, body));
+            let checks = asks(&fake, false);
+            let seen: Vec<String> = checks.iter().map(|check| format!("{}: {}", check.check, check.seen)).collect();
+            assert!(seen.iter().any(|one| one.starts_with(told)), "{status} at {path}: {seen:?}");
+            let kinds: BTreeSet<&str> = checks.iter().map(|check| check.check).collect();
+            assert_eq!(kinds, BTreeSet::from(["endpoint", "key", "mode"]), "{status} at {path}");
+        }
+    }
 }
 
 fn billing_owner(database: &std::path::Path) -> u32 {

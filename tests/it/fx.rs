@@ -216,13 +216,13 @@ fn fx_update_and_list_as_a_person_runs_them() {
             "fx update --file daily.xml --as alice",
             0,
             "file daily.xml: 2 new rates, 0 known before; the newest of 2001-01-02\n\
-             1 events that waited for rates ran again; 0 wait for a rate now\n",
+             1 event that waited for rates ran again; still waiting for one: 0\n",
         ),
         ("fx update --file daily.xml", 0, "file daily.xml: 0 new rates, 2 known before; the newest of 2001-01-02\n"),
         (
             "fx update --file other.xml",
             3,
-            "file other.xml: 1 new rates, 0 known before; the newest of 2001-01-02\n\
+            "file other.xml: 1 new rate, 0 known before; the newest of 2001-01-02\n\
              2001-01-02 USD: 1.0876 was told before and stays, not 1.1\n",
         ),
         (
@@ -292,7 +292,7 @@ fn fx_update_fetches_what_the_config_names() {
         ("no rates", response("200 OK", "", "<html></html>"), 1, "holds no file of rates: no rates in it"),
         ("too large", response("200 OK", "", &" ".repeat(2 << 20)), 1, "it sends more than 1024 KiB"),
         ("cut off", format!("{}9", response("200 OK", "", &rates).replace(&rates, "")), 1, "it cannot be reached"),
-        ("rates", response("200 OK", "", &rates), 0, "1 new rates, 0 known before"),
+        ("rates", response("200 OK", "", &rates), 0, "1 new rate, 0 known before"),
     ] {
         let (url, server) = answers_once(answer);
         let (got, told) = says(&billing, &["fx", "update"], &[("BILLINGD__FX__URL", &url)]);

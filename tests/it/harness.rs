@@ -103,7 +103,10 @@ pub(crate) fn spawn() -> Billing {
 
 impl Setup {
     pub(crate) fn new() -> Self {
-        let surroundings = Surroundings { clock: frozen, environment: |_| None, ..Surroundings::default() };
+        // Nobody watches, unless a test asks for it: what is written besides would be counted.
+        let watch_every = Duration::from_secs(3_600);
+        let surroundings =
+            Surroundings { clock: frozen, environment: |_| None, watch_every, ..Surroundings::default() };
         Self { toml: String::new(), environment: Vec::new(), surroundings }
     }
 
@@ -121,6 +124,12 @@ impl Setup {
 
     pub(crate) fn clock(mut self, clock: fn() -> i64) -> Self {
         self.surroundings.clock = clock;
+        self
+    }
+
+    /// Has the service look so often whether a person should be called.
+    pub(crate) fn watched_every(mut self, time: Duration) -> Self {
+        self.surroundings.watch_every = time;
         self
     }
 
@@ -167,6 +176,7 @@ pub(crate) fn agent() -> ureq::Agent {
 
 struct Running {
     address: SocketAddr,
+    admin_address: Option<SocketAddr>,
     handle: ServerHandle,
     thread: JoinHandle<()>,
 }
@@ -178,13 +188,14 @@ impl Running {
         let thread = std::thread::spawn(move || {
             actix_web::rt::System::new().block_on(async move {
                 let (service, server) = Service::start(&config, surroundings).expect("a service");
-                started.send((service.address(), service.handle())).expect("a test that waits");
+                let told = (service.address(), service.admin_address(), service.handle());
+                started.send(told).expect("a test that waits");
                 server.await.expect("a listener that ends well");
                 service.drain().await.expect("a writer that ends well");
             });
         });
-        let (address, handle) = told.recv().expect("a service that starts");
-        Self { address, handle, thread }
+        let (address, admin_address, handle) = told.recv().expect("a service that starts");
+        Self { address, admin_address, handle, thread }
     }
 
     fn stop(self) {
@@ -233,6 +244,11 @@ impl Answer {
 impl Billing {
     pub(crate) fn address(&self) -> SocketAddr {
         self.running.as_ref().expect("a running service").address
+    }
+
+    /// Where the private listener is, if there is a token.
+    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
+        self.running.as_ref().expect("a running service").admin_address
     }
 
     pub(crate) fn config(&self) -> &Config {

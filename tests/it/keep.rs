@@ -16,6 +16,7 @@ use billingd::ops::backup::{self, Shelf, backup};
 use billingd::ops::restore::{Restored, restore};
 use billingd::ops::retain::{Keep, Pruned, prune};
 use billingd::stop::Stop;
+use billingd::store::migrations;
 use billingd::store::open::{self, Binding, CommandConnection};
 use billingd::store::restore::require_stopped;
 use billingd::store::{Desk, StoreError, jobs, lock};
@@ -221,6 +222,24 @@ fn a_damaged_database_is_restored_and_kept_as_it_was() {
     assert_eq!(fs::read_to_string(kept).unwrap(), damaged);
     assert_eq!(violations(&database), Vec::<String>::new());
     assert_eq!(rows(&open_outside(&database), "SELECT count(*) FROM events"), ["1"], "nothing is taken from old logs");
+}
+
+#[test]
+fn a_backup_of_an_older_schema_is_restored_as_one_of_the_newest() {
+    let billing = paid(1..=2);
+    let folder = tempfile::tempdir().unwrap();
+    let (target, database) = (folder.path().join("books.backup"), folder.path().join("books.db"));
+    backs_up(&billing, &target).expect("a backup");
+    let first = "DROP TABLE alerts; DROP TABLE deliveries; DROP INDEX events_dead; DROP INDEX events_received;
+                 ALTER TABLE event_payloads DROP COLUMN object_told_at;
+                 PRAGMA user_version = 1";
+    open_outside(&target).execute_batch(first).expect("books of the first schema");
+    restores(&target, &database).expect("a restore");
+    let restored = open_outside(&database);
+    assert_eq!(rows(&restored, "PRAGMA user_version"), [migrations::newest().to_string()]);
+    assert_eq!(rows(&restored, "SELECT count(*) FROM events WHERE (SELECT count(*) FROM alerts) = 0"), ["2"]);
+    assert_eq!(violations(&database), Vec::<String>::new());
+    assert_eq!(rows(&open_outside(&target), "PRAGMA user_version"), ["1"], "the backup stays as it is");
 }
 
 #[test]
@@ -444,6 +463,7 @@ fn a_busy_server_notices_nothing_of_those_who_keep_its_books() {
                     unit: "usd".into(),
                     reason: "a test".into(),
                     key: round.to_string(),
+                    allow_debt: true,
                     operator: "alice".into(),
                 };
                 let id = EventId::parse(&format!("op_{round}")).expect("an id");
@@ -629,7 +649,7 @@ fn what_prune_backup_and_restore_say() {
     let ran = serving.run(&["backup", "copy.backup"]);
     let out = said(&ran.out).replace(" KiB", "");
     let out = out.split_once(": ").and_then(|(path, rest)| Some((path, rest.split_once(", ")?.1))).unwrap();
-    let expected = "1 events, 1 audit rows, head HASH\n\
+    let expected = "1 event, 1 audit row, head HASH\n\
                     it is one file, proven to be whole; it holds customers' data\n\
                     to restore it: stop the service, then `billingd restore copy.backup`";
     assert_eq!((ran.status, out), (0, ("copy.backup", expected)));
@@ -649,7 +669,7 @@ fn what_prune_backup_and_restore_say() {
     );
     drop(command);
     let ran = serving.run(&["restore", "copy.backup", "--as", "alice"]);
-    let expected = "billingd.db is copy.backup now: 1 events, 2 audit rows, head HASH\n\
+    let expected = "billingd.db is copy.backup now: 1 event, 2 audit rows, head HASH\n\
                     the books are whole\n\
                     the former database is kept: billingd.db.before-restore-TIME\n\
                     next: start the service, then `billingd reconcile` fetches from Stripe what came after the backup";

@@ -5,6 +5,8 @@
 
 mod adjust;
 mod adopt;
+mod alerts;
+mod api;
 mod beside;
 mod books;
 mod cli;
@@ -21,8 +23,11 @@ mod http;
 mod import;
 mod incident;
 mod keep;
+mod metrics;
 mod model;
 mod order_free;
+mod page;
+mod private;
 mod reap;
 mod reconcile;
 mod repair;
@@ -34,4 +39,5 @@ mod sim;
 mod store;
 mod stored;
 mod tidy;
+mod visitor;
 mod waiting;

@@ -9,6 +9,7 @@ mod courier;
 mod expected;
 mod operators;
 mod reserve;
+mod table;
 
 use billingd::domain::policy::{Basis, Policy};
 

@@ -9,11 +9,14 @@ mod lives;
 mod runs;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use billingd::domain::alert::{self, Thresholds};
 use billingd::domain::policy::Policy;
+use billingd::ops::alerts::{self, Scope};
 use billingd::ops::ingest::{Delivery, Duplicates, Ingest};
 use billingd::ops::reconcile::{self, Options, Place, Report, Rules};
-use billingd::ops::resolve::{self, Resolver};
+use billingd::ops::resolve::Resolver;
 use billingd::stop::Stop;
 use billingd::store::events::Source;
 use billingd::store::open::{self, Binding, CommandConnection};
@@ -87,11 +90,11 @@ impl Site {
 
     /// As the server does beside everything else.
     fn asks_what_events_wait_for(&mut self) {
-        let (now, mut resolver) = (self.now * 1000, Resolver::default());
+        let (now, mut resolver) = (self.now * 1000, Resolver::new(1));
         loop {
-            let questions = resolve::questions(&self.connection).unwrap();
+            resolver.look(&self.connection, now).unwrap();
             let fake = self.fake.clone();
-            let passed = resolver.pass(questions, &fake, &mut self.connection, 1, &move || now, &Stop::default());
+            let passed = resolver.pass(&fake, &mut self.connection, &move || now, &Stop::default());
             if passed.unwrap().answered == 0 {
                 return;
             }
@@ -136,6 +139,15 @@ impl Site {
     /// `kind subject` of what is open.
     fn findings(&self) -> Vec<String> {
         self.rows("SELECT kind || ' ' || subject FROM v_findings WHERE status = 'open' ORDER BY 1")
+    }
+
+    /// What a person is told under this name now.
+    fn condition(&self, name: &str) -> Vec<String> {
+        let thresholds = Thresholds { success_rate_millionths: 990_000, ..Thresholds::default() };
+        let scope = Scope { database: self.path(), thresholds, due: Arc::new(|_| Vec::new()) };
+        let seen = alerts::read(&self.connection, &scope, self.now * 1000).expect("readings");
+        let told = alert::conditions(&seen, &thresholds, self.now).into_iter();
+        told.filter(|condition| condition.name == name).map(|condition| condition.text).collect()
     }
 
     fn totals(&self) -> Totals {

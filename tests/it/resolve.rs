@@ -307,6 +307,22 @@ fn fifty_events_that_wait_for_one_thing_cost_one_request() {
     assert_eq!((scene.balance(), scene.fake.calls().len()), ("75000".into(), 1));
 }
 
+/// Story: Stripe never tells one object, and the client gives up after minutes.
+#[test]
+fn a_request_that_hangs_delays_nobody_else() {
+    let scene = by_catalogue();
+    scene.fake.order(Fault::at("/v1/subscriptions/sub_1").hang());
+    for (id, price) in [("evt_1", "price_basic"), ("evt_2", "price_pro")] {
+        scene.sends(&updated(id, price));
+    }
+    wait_until("Stripe is asked", || scene.fake.hanging() == 1);
+    scene.sends(&refund("evt_3", Some("pi_1"), None));
+    assert_eq!(scene.outcome("evt_3"), "no_effect");
+    assert_eq!(scene.fake.hanging(), 1);
+    scene.fake.heal();
+    assert_eq!([scene.outcome("evt_1"), scene.outcome("evt_2")].len(), 2);
+}
+
 #[test]
 fn what_waits_is_asked_for_after_a_restart() {
     let mut scene = scene();

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use billingd::domain::ids::EventId;
+use billingd::ops::verify::{Report, verify, verify_in_short_looks};
 use billingd::store::open::{self, Binding};
 use billingd::store::reader::Reader;
 use billingd::store::{StoreError, migrations, payload};
@@ -259,6 +261,7 @@ fn verify_finds_the_first_broken_link_of_the_chain() {
 }
 
 /// Without the key of facts, which nobody can drop, there is one fact twice.
+/// The page of the index that is lost is of no use to anybody, which SQLite's own check may find: hence the VACUUM.
 const TWICE: &str = "PRAGMA writable_schema = ON;
     UPDATE sqlite_schema SET sql = replace(sql, 'fact            TEXT NOT NULL UNIQUE', 'fact TEXT NOT NULL')
     WHERE name = 'ledger_entries';
@@ -268,7 +271,43 @@ const TWICE: &str = "PRAGMA writable_schema = ON;
     INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
     VALUES ('evt_9', 'import', 'a', 'completed', 'applied', 0, 1, 1, 1, 1);
     INSERT INTO ledger_entries (account_id, kind, fact, source_event_id, created_at)
-    VALUES ('cus_2', 'grant', 'grant:invoice:in_2', 'evt_9', 1)";
+    VALUES ('cus_2', 'grant', 'grant:invoice:in_2', 'evt_9', 1);
+    VACUUM";
+
+/// Each look may see other books than the one before it.
+#[test]
+fn the_books_are_proven_in_short_looks_while_deliveries_go_on() {
+    let billing = written();
+    let (reader, is_over) = (billing.reader(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (4..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(|number| {
+                assert_eq!(billing.stripe_sends(&nth_invoice_paid(number)).short(), "200 completed applied");
+            });
+        });
+        let reports: Vec<Report> = (0..30).map(|_| verify_in_short_looks(&reader).expect("proofs")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(reports.iter().all(|report| report.clean), "{reports:?}");
+        assert!(reports.is_sorted_by_key(|report| report.audit_rows));
+    });
+}
+
+#[test]
+fn what_a_look_has_no_time_for_is_told_and_the_rest_is_proven() {
+    let mut billing = written();
+    billing.somebody_runs(
+        "CREATE TABLE big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000) SELECT * FROM n;
+         UPDATE balances SET balance = balance + 1 WHERE account_id = 'cus_2';",
+    );
+    let report = verify_in_short_looks(&billing.reader().ending_within(Duration::ZERO)).expect("proofs");
+    let cut_short: Vec<&str> = report.proofs.iter().filter(|one| one.cut_short).map(|one| &*one.name).collect();
+    assert_eq!(cut_short, ["SQLite's own integrity check"]);
+    let violations: Vec<&String> = report.proofs.iter().flat_map(|proof| &proof.violations).collect();
+    assert_eq!(violations, ["balance of cus_2 in usd is 2001, its lines sum to 2000"]);
+    let whole = billing.reader().read_at_leisure(verify).expect("proofs");
+    assert!(!whole.clean && whole.proofs.iter().all(|one| !one.cut_short));
+    billing.is_broken_on_purpose();
+}
 
 #[test]
 fn verify_tolerates_what_tools_leave_in_the_file() {

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 use crate::store::events::{self, Filter};
+use crate::store::views::AccountFilter;
 use crate::store::{StoreError, views};
 
 /// More rows than the demo ever makes.
@@ -38,7 +39,7 @@ impl Books {
             repeats: events.iter().map(|event| event.duplicates).sum(),
             ..Self::default()
         };
-        for account in views::accounts(connection, ROWS_MAX)? {
+        for account in views::accounts(connection, &AccountFilter { limit: ROWS_MAX, ..AccountFilter::default() })? {
             books.add_entries(connection, &account.account_id)?;
             let name = account.reference.unwrap_or_else(|| account.account_id.clone());
             for row in views::balances(connection, Some(&account.account_id))? {

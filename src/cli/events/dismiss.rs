@@ -8,15 +8,15 @@ use crate::domain::ids::EventId;
 use crate::ops::dismiss::{self, Dismissed};
 
 use super::super::output::{Output, or_dash, plain};
-use super::super::{DONE, beside, errand};
+use super::super::{DONE, beside, errand, values};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DismissArguments {
     /// The events' ids
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<String>,
+    #[arg(required = true, value_name = "ID", value_parser = values::event)]
+    ids: Vec<EventId>,
     /// Why; goes into the audit log
-    #[arg(long)]
+    #[arg(long, value_parser = values::text)]
     reason: String,
     /// Who does this, for the audit log (default: the login name)
     #[arg(long = "as", value_name = "NAME")]
@@ -24,9 +24,8 @@ pub(in crate::cli) struct DismissArguments {
 }
 
 pub(super) fn run(arguments: &DismissArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
-    let ids = arguments.ids.iter().map(|id| EventId::parse(id)).collect::<Result<Vec<_>, _>>()?;
     let errand = errand(config, arguments.operator.as_deref())?;
-    let dismissed = dismiss::dismiss(&mut beside(config)?, &errand, &ids, &arguments.reason, clock::now())?;
+    let dismissed = dismiss::dismiss(&mut beside(config)?, &errand, &arguments.ids, &arguments.reason, clock::now())?;
     output.show(&dismissed, |dismissed| render(dismissed))?;
     Ok(DONE)
 }

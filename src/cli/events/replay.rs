@@ -20,7 +20,7 @@ use crate::stripe::client::Client;
 
 use super::super::output::{Output, Table, amount, or_dash, plain};
 use super::super::progress::Progress;
-use super::super::{DONE, FOUND, beside, errand};
+use super::super::{DONE, FOUND, beside, errand, values};
 
 /// More results than this are summed up, and only those that a person should look at are listed.
 const LISTED_MAX: usize = 20;
@@ -29,8 +29,9 @@ const LISTED_MAX: usize = 20;
 #[command(group(ArgGroup::new("which").required(true).multiple(true).args(["ids", "failed", "pending", "outcome", "kind"])))]
 pub(in crate::cli) struct ReplayArguments {
     /// The events' ids
-    #[arg(value_name = "ID", conflicts_with_all = ["failed", "pending", "outcome", "kind"])]
-    ids: Vec<String>,
+    #[arg(value_name = "ID", value_parser = values::event,
+          conflicts_with_all = ["failed", "pending", "outcome", "kind"])]
+    ids: Vec<EventId>,
     /// All failed events, dead letters too
     #[arg(long)]
     failed: bool,
@@ -151,8 +152,7 @@ fn plan(arguments: &ReplayArguments, connection: &Connection) -> anyhow::Result<
         };
         return Ok(replay::plan(connection, &choice)?);
     }
-    let ids = arguments.ids.iter().map(|id| EventId::parse(id)).collect::<Result<Vec<_>, _>>()?;
-    let ids = EventId::each_once(&ids);
+    let ids = EventId::each_once(&arguments.ids);
     if let Some(unknown) = replay::unknown(connection, &ids)?.first() {
         anyhow::bail!("there is no event {unknown}; nothing ran again; `billingd events list` shows the newest");
     }
@@ -172,13 +172,13 @@ fn render(report: &Report) -> String {
     let all = report.dry_run || report.events.len() <= LISTED_MAX;
     for one in report.events.iter().filter(|one| all || one.end.is_bad()) {
         let why = one.why.as_ref().map(|why| format!(": {}", plain(why))).unwrap_or_default();
-        let end = words(one.end, report.dry_run);
+        let end = one.end.words(report.dry_run);
         text.push_str(&format!("{}  {}  {end}{why}\n", plain(&one.event_id), plain(&one.kind)));
         text.push_str(&render_written(&one.written));
     }
     if report.events.len() > 1 {
         let counts: Vec<String> =
-            report.counts.iter().map(|(end, count)| format!("{count} {}", words(*end, report.dry_run))).collect();
+            report.counts.iter().map(|(end, count)| format!("{count} {}", end.words(report.dry_run))).collect();
         text.push_str(&format!("{}\n", counts.join(", ")));
     }
     if report.not_run > 0 {
@@ -192,27 +192,6 @@ fn render(report: &Report) -> String {
         );
     }
     text
-}
-
-fn words(end: End, is_dry: bool) -> &'static str {
-    match end {
-        End::Applied if is_dry => "would be applied",
-        End::Applied => "applied",
-        End::NoEffect if is_dry => "would have no effect",
-        End::NoEffect => "no effect",
-        End::Stale if is_dry => "would be stale",
-        End::Stale => "stale",
-        End::Ignored => "ignored, as before",
-        End::AlreadyCompleted => "not run again",
-        End::Dismissed => "dismissed, not run again",
-        End::Pending if is_dry => "would wait",
-        End::Pending => "waits",
-        End::Failed if is_dry => "would fail",
-        End::Failed => "failed",
-        End::DeadLetter if is_dry => "would fail as a dead letter",
-        End::DeadLetter => "failed, dead letter",
-        End::NoPayload | End::Damaged => "cannot run",
-    }
 }
 
 fn render_written(written: &Written) -> String {

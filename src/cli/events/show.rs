@@ -1,54 +1,19 @@
 //! The whole story of an event.
 
-use serde::Serialize;
-
 use crate::config::Config;
-use crate::ops::remedy;
-use crate::store::events::{self, EventRow};
-use crate::store::payload;
-use crate::store::views::{self, AuditFilter, AuditRow, LedgerRow, TierChangeRow};
+use crate::ops::story::{self, EventStory};
 
 use super::super::output::{Output, plain, time};
 use super::super::{DONE, reader, tables};
 
-#[derive(Debug, Serialize)]
-struct Story {
-    event: EventRow,
-    payload_kept: bool,
-    waits_for: Vec<Wait>,
-    entries: Vec<LedgerRow>,
-    tier_changes: Vec<TierChangeRow>,
-    audit: Vec<AuditRow>,
-}
-
-/// Something that the event waits for, and what would bring it.
-#[derive(Debug, Serialize)]
-struct Wait {
-    need: String,
-    resolved_by: &'static str,
-}
-
 pub(super) fn run(id: &str, config: &Config, output: &Output) -> anyhow::Result<u8> {
-    let story = reader(config)?.read(|connection| {
-        let Some(event) = events::find(connection, id)? else { return Ok(None) };
-        let filter = AuditFilter { event: Some(id.to_owned()), limit: 100, ..AuditFilter::default() };
-        let needs = event.needs.as_deref().unwrap_or_default();
-        let waits_for = remedy::of_needs(needs).map(|(need, resolved_by)| Wait { need: need.to_owned(), resolved_by });
-        Ok(Some(Story {
-            payload_kept: payload::is_kept(connection, id)?,
-            waits_for: waits_for.collect(),
-            entries: views::ledger_of_event(connection, id)?,
-            tier_changes: views::tier_changes_of_event(connection, id)?,
-            audit: views::audit(connection, &filter)?,
-            event,
-        }))
-    })?;
+    let story = reader(config)?.read(|connection| story::of_event(connection, id))?;
     let Some(story) = story else { anyhow::bail!("there is no event {id}; `billingd events list` shows the newest") };
     output.show(&story, render)?;
     Ok(DONE)
 }
 
-fn render(story: &Story) -> String {
+fn render(story: &EventStory) -> String {
     let event = &story.event;
     let mut text = format!("{}  {}\n", plain(&event.event_id), plain(&event.kind));
     let mut line = |name: &str, value: &str| {

@@ -1,23 +1,23 @@
 //! One subscription against Stripe, or against what the audit log tells of it.
 
-use anyhow::Context as _;
 use clap::Args;
 
 use crate::clock;
 use crate::config::Config;
 use crate::domain::ids::SubscriptionId;
+use crate::ops::fresh;
 use crate::ops::repair_subscription::{self, Repaired};
 
 use super::super::output::{Output, Table, or_dash};
-use super::super::{DONE, FOUND, beside, errand, fresh_event_id, stripe};
+use super::super::{DONE, FOUND, beside, errand, stripe};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SubscriptionArguments {
     /// The subscription's id
-    #[arg(value_name = "ID")]
-    subscription: String,
+    #[arg(value_name = "ID", value_parser = |text: &str| SubscriptionId::parse(text))]
+    subscription: SubscriptionId,
     /// Not the state at Stripe, but the one that this row of the audit log told
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(i64).range(1..))]
     to: Option<i64>,
     /// Do it; without this, only show what differs
     #[arg(long)]
@@ -29,15 +29,14 @@ pub(in crate::cli) struct SubscriptionArguments {
 
 pub(super) fn run(arguments: &SubscriptionArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
     let SubscriptionArguments { subscription, to, apply, operator } = arguments;
-    let id = SubscriptionId::parse(subscription).with_context(|| format!("{subscription:?} is no subscription"))?;
     let errand = errand(config, operator.as_deref())?;
     let mut connection = beside(config)?;
     let now = clock::now();
     let wanted = match to {
-        Some(seq) => repair_subscription::audited(&connection, &id, *seq, now)?,
-        None => repair_subscription::at_stripe(&connection, &stripe(config)?, &id, now)?,
+        Some(seq) => repair_subscription::audited(&connection, subscription, *seq, now)?,
+        None => repair_subscription::at_stripe(&connection, &stripe(config)?, subscription, now)?,
     };
-    let event = fresh_event_id()?;
+    let event = fresh::event_id(now)?;
     let repaired = if *apply {
         repair_subscription::apply(&mut connection, &errand, &wanted, &event, now)?
     } else {

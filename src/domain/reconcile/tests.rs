@@ -321,16 +321,19 @@ fn money_that_went_back_is_told_with_its_credits() {
     assert_eq!(back.difference(&[], None), None);
 }
 
-#[test]
-fn endpoints_that_are_off_are_told() {
-    let endpoint = |id: &str, path: &str, is_enabled| Endpoint {
+fn endpoint(id: &str, path: &str, is_enabled: bool) -> Endpoint {
+    Endpoint {
         id: id.into(),
         path: path.into(),
         is_enabled,
         types: vec!["*".into()],
         api_version: None,
         livemode: None,
-    };
+    }
+}
+
+#[test]
+fn endpoints_that_are_off_are_told() {
     for (name, endpoints, expected) in [
         ("on", vec![endpoint("we_1", "/in", true)], ""),
         ("off", vec![endpoint("we_1", "/in/", false)], "endpoint_disabled: enabled | disabled"),
@@ -342,10 +345,23 @@ fn endpoints_that_are_off_are_told() {
 }
 
 #[test]
-fn silence_and_gaps() {
-    let paths = ["/in".to_owned()];
-    let silence = of_silence(&paths, 7);
-    assert_eq!(told([&silence]), "silence: deliveries of the events that Stripe has | none since 7");
+fn silence_is_told_of_each_path_that_an_endpoint_leads_to() {
+    let paths = ["/in".to_owned(), "/connect".to_owned()];
+    let subjects = |endpoints: Option<&[Endpoint]>| {
+        let silent = of_silence(&paths, endpoints, 7);
+        silent.into_iter().map(|one| one.finding.subject).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(subjects(None), "/in /connect", "nobody can tell");
+    assert_eq!(subjects(Some(&[])), "/in /connect");
+    assert_eq!(subjects(Some(&[endpoint("we_1", "/behind/a/proxy", true)])), "/in /connect");
+    assert_eq!(subjects(Some(&[endpoint("we_1", "/connect/", true)])), "/connect");
+    assert_eq!(subjects(Some(&[endpoint("we_1", "/connect", false), endpoint("we_2", "/in", true)])), "/in /connect");
+    let silence = of_silence(&paths[..1], None, 7);
+    assert_eq!(told(&silence), "silence: deliveries of the events that Stripe has | none since 7");
+}
+
+#[test]
+fn a_gap_is_what_stripe_has_forgotten() {
     assert_eq!(of_reach(7, 7), None);
     assert_eq!(told(&of_reach(6, 7)), "events_beyond_reach: all events since 6 | only those that Stripe still has");
 }

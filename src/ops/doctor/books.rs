@@ -2,11 +2,17 @@
 
 use rusqlite::Connection;
 
-use super::{Check, age};
+use super::Check;
 use crate::clock::UnixMillis;
-use crate::domain::event::UnixSeconds;
+use crate::domain::alert::{self, Condition, Readings, Thresholds};
+use crate::domain::words::age;
+use crate::ops::alerts::{self, Scope};
 use crate::ops::ingest::last_verified;
-use crate::store::{StoreError, health, jobs, meta};
+use crate::store::{StoreError, health, meta};
+
+const EVENTS: &str = "events";
+const FINDINGS: &str = "findings";
+const JOBS: &str = "jobs";
 
 /// What the config says about the books.
 #[derive(Debug, Clone)]
@@ -21,10 +27,8 @@ pub struct Expected<'a> {
     pub secrets: Vec<(&'a str, usize)>,
     /// The digest of the catalogue.
     pub digest: &'a str,
-    /// An event that waits longer is stuck, in seconds.
-    pub pending_age_s: i64,
-    /// The jobs, and when each should have run last.
-    pub due: Vec<(&'static str, UnixSeconds)>,
+    /// What a person is called for.
+    pub scope: &'a Scope,
 }
 
 /// What was looked at in the database.
@@ -37,9 +41,7 @@ pub fn checks(connection: &Connection, expected: &Expected<'_>, now: UnixMillis)
     for (path, count) in &expected.secrets {
         checks.push(secret(connection, path, *count, now)?);
     }
-    checks.extend(events(connection, expected, now)?);
-    checks.push(findings(connection)?);
-    checks.extend(overdue(connection, expected, now)?);
+    checks.extend(conditions(connection, expected.scope, now)?);
     Ok(checks)
 }
 
@@ -95,78 +97,40 @@ fn secret(connection: &Connection, path: &str, count: usize, now: UnixMillis) ->
     })
 }
 
-fn events(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> Result<Vec<Check>, StoreError> {
-    let stuck_before = now.saturating_sub(expected.pending_age_s.saturating_mul(1000));
-    let counts = health::unfinished(connection, stuck_before)?;
-    let mut checks = Vec::new();
-    if counts.dead_letters > 0 {
-        checks.push(Check::problem(
-            "events",
-            format!("{} dead letters", counts.dead_letters),
-            "nobody tries them again: what they tell is not in the books",
-            "`billingd events list --status failed` tells why; remove the cause, then `billingd events replay ID`, or dismiss it",
-        ));
+/// What a person is called for, and what is not enough for that yet: a single event that failed or waits too long.
+fn conditions(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<Vec<Check>, StoreError> {
+    let thresholds = Thresholds { pending_count: 0, failed_age_s: 0, ..scope.thresholds };
+    let scope = Scope { thresholds, ..scope.clone() };
+    // The disk is looked at with the other files.
+    let seen = Readings { room: None, ..alerts::read(connection, &scope, now)? };
+    let found = alert::conditions(&seen, &thresholds, now / 1000);
+    let mut checks: Vec<Check> = found.into_iter().map(problem).collect();
+    let is_well = |check: &str| !checks.iter().any(|found| found.check == check);
+    let mut well = Vec::new();
+    if is_well(EVENTS) {
+        let pending = health::unfinished(connection, 0)?.pending;
+        well.push(Check::ok(EVENTS, format!("none failed, {pending} pending")));
     }
-    if counts.failed > 0 {
-        checks.push(Check::problem(
-            "events",
-            format!("{} failed", counts.failed),
-            "what they tell is not in the books yet",
-            "`billingd events list --status failed` tells why; remove the cause, then `billingd events replay ID`, or dismiss it",
-        ));
+    if is_well(FINDINGS) {
+        well.push(Check::ok(FINDINGS, "none is open"));
     }
-    if counts.stuck > 0 {
-        let seen = format!("{} have waited for longer than {}", counts.stuck, age(expected.pending_age_s));
-        checks.push(Check::problem(
-            "events",
-            seen,
-            "what they tell is not in the books yet",
-            "`billingd events list --status pending` tells for what",
-        ));
+    if is_well(JOBS) && !(scope.due)(now / 1000).is_empty() {
+        well.push(Check::ok(JOBS, "none is overdue"));
     }
-    if checks.is_empty() {
-        checks.push(Check::ok("events", format!("none failed, {} pending", counts.pending)));
-    }
+    checks.extend(well);
     Ok(checks)
 }
 
-fn findings(connection: &Connection) -> Result<Check, StoreError> {
-    let open = health::open_findings(connection)?;
-    if open.is_empty() {
-        return Ok(Check::ok("findings", "none is open"));
-    }
-    let kinds: Vec<String> = open.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    Ok(Check::problem(
-        "findings",
-        format!("open: {}", kinds.join(", ")),
-        "the books and Stripe do not agree, or only a person can decide",
-        "`billingd findings list`",
-    ))
-}
-
-fn overdue(connection: &Connection, expected: &Expected<'_>, now: UnixMillis) -> Result<Vec<Check>, StoreError> {
-    if expected.due.is_empty() {
-        return Ok(Vec::new());
-    }
-    // Before the first start that kept a schedule nothing was due.
-    let since = meta::get(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
-    let Some(since) = since else { return Ok(Vec::new()) };
-    let done = jobs::last_successes(connection)?;
-    let is_overdue =
-        |(job, due): &&(&'static str, UnixSeconds)| *due > since && done.get(*job).is_none_or(|started| started < due);
-    let overdue: Vec<Check> = expected
-        .due
-        .iter()
-        .filter(is_overdue)
-        .map(|(job, due)| {
-            let last = done.get(*job).map_or_else(|| "never".into(), |at| format!("{} ago", age(now / 1000 - at)));
-            Check::problem(
-                "jobs",
-                format!("{job} was due {} ago, and ran well {last}", age(now / 1000 - due)),
-                "what it is there for does not happen",
-                "the log of the server tells why: `journalctl -u billingd`",
-            )
-        })
-        .collect();
-    Ok(if overdue.is_empty() { vec![Check::ok("jobs", "none is overdue")] } else { overdue })
+/// What a condition is about, in a word, and why it matters.
+fn problem(condition: Condition) -> Check {
+    let (check, why) = match condition.name.as_str() {
+        "dead_letter" => (EVENTS, "nobody tries them again: what they tell is not in the books"),
+        "failed" | "pending" => (EVENTS, "what they tell is not in the books yet"),
+        "findings" => (FINDINGS, "the books and Stripe do not agree, or only a person can decide"),
+        "silence" => (FINDINGS, "the books know of events only when reconciliation fetches them"),
+        "wal" => ("database", "it grows until the disk is full, and what reads gets slow"),
+        name if name.starts_with("job:") => (JOBS, "what it is there for does not happen"),
+        _ => ("deliveries", "Stripe sends again for three days only"),
+    };
+    Check::problem(check, condition.text, why, condition.remedy)
 }

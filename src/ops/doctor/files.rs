@@ -3,15 +3,15 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::{Check, age};
+use super::Check;
 use crate::clock::UnixMillis;
-use crate::store::lock;
-
-/// What a backup or a migration needs besides the size of the database, in bytes; below it `/readyz` says no, too.
-const DISK_BYTES_MIN: u64 = 64 << 20;
+use crate::domain::alert;
+use crate::domain::words::age;
+use crate::ops::backup::Remembered;
+use crate::store::{disk, lock};
 
 /// 2026-01-01: billingd is younger than any clock that says less.
 const CLOCK_MIN_S: i64 = 1_767_225_600;
@@ -19,9 +19,18 @@ const CLOCK_MIN_S: i64 = 1_767_225_600;
 /// The age of the newest backup from which on there should be another one, in seconds.
 const BACKUP_AGE_MAX_S: i64 = 2 * 86_400;
 
+/// Where backups are.
+#[derive(Debug, Clone)]
+pub struct Backups {
+    /// The folder of those by schedule.
+    pub folder: PathBuf,
+    /// The last one that a command wrote, if the database knows of one.
+    pub by_command: Option<Remembered>,
+}
+
 /// What was looked at without opening the database.
 #[must_use]
-pub fn checks(database: &Path, backups: &Path, livemode: bool, now: UnixMillis) -> Vec<Check> {
+pub fn checks(database: &Path, backups: &Backups, livemode: bool, now: UnixMillis) -> Vec<Check> {
     let metadata = match fs::metadata(database) {
         Ok(metadata) => metadata,
         Err(error) => {
@@ -36,7 +45,7 @@ pub fn checks(database: &Path, backups: &Path, livemode: bool, now: UnixMillis) 
     vec![
         clock(now),
         permissions(database, &metadata),
-        disk(database, metadata.len()),
+        disk(database),
         backup(database, backups, livemode, now),
         server(database),
     ]
@@ -74,46 +83,54 @@ fn permissions(database: &Path, metadata: &Metadata) -> Check {
     Check::ok("permissions", shown)
 }
 
-fn disk(database: &Path, bytes: u64) -> Check {
-    let folder = match database.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+fn disk(database: &Path) -> Check {
+    let room = match disk::room(database) {
+        Ok(room) => room,
+        Err(error) => return Check::note("disk", format!("it cannot be asked for its room: {error}")),
     };
-    let needed = bytes.saturating_add(DISK_BYTES_MIN);
-    match rustix::fs::statvfs(folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)) {
-        Ok(free) if free >= needed => Check::ok("disk", format!("{} MiB free", free >> 20)),
-        Ok(free) => Check::problem(
+    match alert::disk(room) {
+        None => Check::ok("disk", format!("{} MiB free", room.free >> 20)),
+        Some(short) => Check::problem(
             "disk",
-            format!("{} MiB free beside a database of {} MiB", free >> 20, bytes >> 20),
+            short.text,
             "a backup or a migration needs the size of the database once more; on a full disk deliveries are answered \
              503",
-            "make room, or move the database to another disk",
+            short.remedy,
         ),
-        Err(error) => Check::note("disk", format!("{} cannot be asked for its room: {error}", folder.display())),
     }
 }
 
-/// The newest file of the folder of backups.
-fn backup(database: &Path, folder: &Path, livemode: bool, now: UnixMillis) -> Check {
+/// The newest file of the folder of backups, or what a command wrote since.
+fn backup(database: &Path, backups: &Backups, livemode: bool, now: UnixMillis) -> Check {
     const WHY: &str = "what the disk loses is lost: Stripe keeps events for 30 days only";
-    let fix = "write one with `billingd backup FILE`, and set [jobs] backup";
-    match newest_backup(database, folder) {
-        Ok(Some(at)) => {
-            let seen = format!("the newest in {} is {} old", folder.display(), age(now / 1000 - at));
-            if now / 1000 - at > BACKUP_AGE_MAX_S {
-                Check::problem("backup", seen, WHY, fix)
-            } else {
-                Check::ok("backup", seen)
-            }
+    let (folder, fix) = (&backups.folder, "write one with `billingd backup FILE`, and set [jobs] backup");
+    let shelved = match newest_backup(database, folder) {
+        Ok(at) => at,
+        Err(error) => return Check::note("backup", format!("{} cannot be looked at: {error}", folder.display())),
+    };
+    let aged = |at| age(now / 1000 - at);
+    let (at, seen) = match (&backups.by_command, shelved) {
+        (Some(Remembered { at, path }), shelved) if shelved.is_none_or(|shelved| shelved < *at) => {
+            (*at, format!("the newest was written to {path}, {} ago", aged(*at)))
         }
-        Ok(None) if livemode => Check::problem("backup", format!("there is none in {}", folder.display()), WHY, fix),
-        Ok(None) => Check::note("backup", format!("there is none in {}", folder.display())),
-        Err(error) => Check::note("backup", format!("{} cannot be looked at: {error}", folder.display())),
+        (_, Some(at)) => (at, format!("the newest in {} is {} old", folder.display(), aged(at))),
+        (_, None) => {
+            let seen = format!("there is none in {}", folder.display());
+            return if livemode { Check::problem("backup", seen, WHY, fix) } else { Check::note("backup", seen) };
+        }
+    };
+    if now / 1000 - at > BACKUP_AGE_MAX_S {
+        Check::problem("backup", seen, WHY, fix)
+    } else {
+        Check::ok("backup", seen)
     }
 }
 
 /// When the newest backup of this database was written, in Unix seconds.
-fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
+///
+/// # Errors
+/// When the folder cannot be looked at; one that is not there has none.
+pub fn newest_backup(database: &Path, folder: &Path) -> io::Result<Option<i64>> {
     let stem = database.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut newest = None;
     let entries = match fs::read_dir(folder) {

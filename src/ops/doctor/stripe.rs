@@ -1,10 +1,12 @@
 //! What Stripe says about the key, the clock and the endpoint.
 
+use std::fmt::Display;
+
 use super::Check;
 use crate::clock::UnixMillis;
 use crate::domain::reconcile::{Endpoint, is_same_path};
 use crate::stripe::client::{Api, ApiError, Kind};
-use crate::stripe::{all, lists, wire};
+use crate::stripe::{lists, wire};
 
 /// What billingd reads, and what for.
 const READS: &[(&str, &str)] = &[
@@ -56,7 +58,7 @@ pub fn checks(api: &dyn Api, expected: &Expected<'_>, clock: &dyn Fn() -> UnixMi
 fn permissions(api: &dyn Api) -> Result<Vec<Check>, Check> {
     const WHY: &str = "what only Stripe can answer stays pending, or is not compared";
     let mut refused = Vec::new();
-    let mut unknown = Vec::new();
+    let (mut unknown, mut odd) = (Vec::new(), Vec::new());
     for (path, purpose) in READS {
         match api.get(path, &[("limit", "1")]) {
             Ok(_) => {}
@@ -65,23 +67,37 @@ fn permissions(api: &dyn Api) -> Result<Vec<Check>, Check> {
                 refused.push(format!("{path} ({purpose}{permission})"));
             }
             Err(error) if error.kind == Kind::Unknown => unknown.push(*path),
-            Err(error) => return Err(unasked(&error)),
+            Err(error) if ends_all(&error) => return Err(unasked(&error)),
+            Err(error) => odd.push(error),
         }
     }
-    let mut checks = Vec::new();
+    let mut checks: Vec<Check> = odd.iter().map(|error| cannot_tell("key", error)).collect();
     if !unknown.is_empty() {
         checks.push(Check::note("key", format!("this API does not know {}", unknown.join(", "))));
     }
     if refused.is_empty() {
         checks.push(Check::ok(
             "key",
-            format!("reads all {} kinds of objects that are asked for", READS.len() - unknown.len()),
+            match READS.len() - unknown.len() - odd.len() {
+                read if odd.is_empty() => format!("reads all {read} kinds of objects that are asked for"),
+                read => format!("reads {read} of {} kinds of objects that are asked for", READS.len()),
+            },
         ));
     } else {
         let fix = "give the restricted key read access to these, in Stripe's dashboard under Developers → API keys";
         checks.push(Check::problem("key", format!("may not read {}", refused.join(", ")), WHY, fix));
     }
     Ok(checks)
+}
+
+/// There is no key, or nobody who answers; anything else is about one question.
+fn ends_all(error: &ApiError) -> bool {
+    error.status == Some(401) || (error.status.is_none() && matches!(error.kind, Kind::Unavailable | Kind::Stopped))
+}
+
+/// One odd answer leaves the other checks as they are.
+fn cannot_tell(check: &'static str, error: &impl Display) -> Check {
+    Check::note(check, format!("cannot tell: {error}"))
 }
 
 fn unasked(error: &ApiError) -> Check {
@@ -107,7 +123,10 @@ fn compare_clocks(here: i64, told: i64) -> Check {
 }
 
 fn mode(api: &dyn Api, expected: &Expected<'_>) -> Option<Check> {
-    let told = all::livemode(api).ok()??;
+    let told = match lists::livemode(api) {
+        Ok(told) => told?,
+        Err(error) => return Some(cannot_tell("mode", &error)),
+    };
     Some(if told == expected.livemode {
         Check::ok("mode", format!("the key opens {} mode, as the config says", name(told)))
     } else {
@@ -134,7 +153,7 @@ fn endpoint(api: &dyn Api, expected: &Expected<'_>) -> Vec<Check> {
     }
     let all = match lists::endpoints(api) {
         Ok(all) => all,
-        Err(error) => return vec![Check::note("endpoint", error.to_string())],
+        Err(error) => return vec![cannot_tell("endpoint", &error)],
     };
     let is_ours = |endpoint: &&Endpoint| expected.paths.iter().any(|path| is_same_path(path, &endpoint.path));
     let ours: Vec<Check> = all.iter().filter(is_ours).flat_map(|endpoint| of_endpoint(endpoint, expected)).collect();

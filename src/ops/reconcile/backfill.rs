@@ -11,7 +11,7 @@ use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::{self, Endpoint, Kind};
 use crate::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
-use crate::ops::resolve::{self, Resolver};
+use crate::ops::resolve::Resolver;
 use crate::store::events::Source;
 use crate::store::spool::Spool;
 use crate::store::writer::Batch as _;
@@ -24,6 +24,9 @@ use crate::stripe::wire::{self, listed};
 use super::run::{REACH_S, Run, Trouble};
 
 const PATH: &str = "/v1/events";
+
+/// What is told of Stripe's deliveries is about so long, in seconds.
+const DAY_S: i64 = 86_400;
 
 /// How many events are run in one transaction.
 const BATCH: usize = 100;
@@ -58,11 +61,11 @@ pub(super) fn events(run: &mut Run<'_>, desk: &mut impl Desk, endpoints: Option<
     let mut spool = walk.spool;
     ingest(run, desk, &mut spool)?;
     listed?;
+    // What is lost stays lost, though the next run reaches far enough: so no run resolves it, only a person.
     if let Some(until) = run.known.until {
         run.differences.extend(reconcile::of_reach(until, reach));
     }
-    run.looked_at_all(Kind::EventsBeyondReach);
-    silence(run, &walk.undelivered, walk.newest_delivered)
+    silence(run, endpoints, &walk.undelivered, walk.newest_delivered)
 }
 
 /// What the events since a little before the run are about: the objects were looked at while they changed.
@@ -160,11 +163,17 @@ impl<'a> Walk<'a> {
                 let account = run.rules.policy.connected_account.as_deref().filter(|_| !event.names_account);
                 self.spool.push(event.created, as_delivered(item.get(), account).as_bytes())?;
             }
-            if held.is_some_and(|held| held.delivered) {
+            let is_delivered = held.is_some_and(|held| held.delivered);
+            let is_missed =
+                !is_delivered && event.created < run.young_since() && self.is_for_us(event, &run.rules.paths);
+            if is_delivered {
                 self.newest_delivered = self.newest_delivered.max(Some(event.created));
-            } else if event.created < run.young_since() && self.is_for_us(event, &run.rules.paths) {
+            } else if is_missed {
                 self.undelivered.push(event.created);
             }
+            let is_of_day = (run.young_since() - DAY_S..run.young_since()).contains(&event.created);
+            run.counts.of_day += u64::from(is_of_day && (is_delivered || is_missed));
+            run.counts.of_day_undelivered += u64::from(is_of_day && is_missed);
         }
         (run.place.progress)("events", run.counts.events);
         Ok(())
@@ -205,6 +214,7 @@ fn knows_types(error: &ApiError) -> bool {
 /// No delivery since Stripe has events for us.
 fn silence(
     run: &mut Run<'_>,
+    endpoints: Option<&[Endpoint]>,
     undelivered: &[UnixSeconds],
     newest_delivered: Option<UnixSeconds>,
 ) -> Result<(), Trouble> {
@@ -213,11 +223,13 @@ fn silence(
     if !undelivered.iter().any(|created| is_later(&created)) {
         return Ok(());
     }
-    let last = run.place.reader.read_at_leisure(compare::last_delivery)?;
+    let last = run.place.reader.read(compare::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
-    if undelivered.iter().filter(is_later).any(|created| *created > last) {
-        run.differences.push(reconcile::of_silence(&run.rules.paths, last));
+    let silent = undelivered.iter().filter(is_later).filter(|created| **created > last).count();
+    if silent > 0 {
+        (run.counts.silent, run.counts.silent_since) = (silent as u64, Some(last));
+        run.differences.extend(reconcile::of_silence(&run.rules.paths, endpoints, last));
     }
     Ok(())
 }
@@ -285,11 +297,11 @@ fn deliver(
 
 /// What fetched events wait for and Stripe tells is asked at once, so that the comparison sees them done.
 fn answer_questions(run: &Run<'_>, desk: &mut impl Desk) -> Result<(), Trouble> {
-    let mut resolver = Resolver::default();
+    let mut resolver = Resolver::new(AT_ONCE);
     for _ in 0..PASSES_MAX {
-        let questions = run.place.reader.read(resolve::questions)?;
         let (api, clock, stop) = (run.place.api, run.place.clock, run.place.stop);
-        if questions.is_empty() || resolver.pass(questions, api, desk, AT_ONCE, clock, stop)?.answered == 0 {
+        run.place.reader.read(|connection| resolver.look(connection, clock()))?;
+        if resolver.pass(api, desk, clock, stop)?.answered == 0 {
             return Ok(());
         }
         deliver(run, desk, Vec::new(), clock())?;

@@ -1,28 +1,53 @@
 //! What can be told without Stripe: grants that stand twice, and the proofs of the books.
 
+use std::collections::BTreeMap;
+
 use crate::domain::reconcile::{Difference, Kind};
+use crate::ops::duplicates::{self, Found};
 use crate::ops::verify;
-use crate::store::compare;
+use crate::store::verify::Proven;
 
 use super::run::{Run, Trouble};
 
-/// So many violations of one proof are told; `billingd verify` tells more.
+/// So many violations of one proof and grants of one thing are told; `billingd verify` and `billingd repair duplicates`
+/// tell more.
 const TOLD_MAX: usize = 3;
 
 /// Looks for both.
 pub(super) fn prove(run: &mut Run<'_>) -> Result<(), Trouble> {
     (run.place.progress)("proofs of the books", 0);
-    for (subject, actual) in run.place.reader.read_at_leisure(compare::duplicate_grants)? {
-        let expected = "one grant for each payment";
-        run.differences.push(Difference::new(Kind::DuplicateGrant, subject, expected, actual));
-    }
-    let report = run.place.reader.read_at_leisure(verify::verify)?;
-    for proof in report.proofs.into_iter().filter(|proof| !proof.violations.is_empty()) {
-        let told: Vec<String> = proof.violations.into_iter().take(TOLD_MAX).collect();
-        let actual = told.join("; ");
-        run.differences.push(Difference::new(Kind::BooksBroken, proof.name, "no violation", actual));
-    }
+    run.differences.extend(given_twice(duplicates::find(run.place.reader)?));
     run.looked_at_all(Kind::DuplicateGrant);
-    run.looked_at_all(Kind::BooksBroken);
+    for proof in verify::verify_in_short_looks(run.place.reader)?.proofs {
+        if proof.cut_short {
+            let name = &proof.name;
+            run.cannot_tell.push(format!("{name}: takes too long beside a server; `billingd verify` tells"));
+        } else {
+            run.looked_at(&proof.name, &[Kind::BooksBroken]);
+        }
+        run.differences.extend(violated(proof));
+    }
     Ok(())
+}
+
+fn violated(proof: Proven) -> Option<Difference> {
+    let told: Vec<String> = proof.violations.into_iter().take(TOLD_MAX).collect();
+    let is_violated = !told.is_empty();
+    is_violated.then(|| Difference::new(Kind::BooksBroken, proof.name, "no violation", told.join("; ")))
+}
+
+/// What `billingd repair duplicates` would reverse, by what was paid.
+fn given_twice(found: Vec<Found>) -> impl Iterator<Item = Difference> {
+    let mut by_subject: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for one in found {
+        by_subject.entry(one.subject.clone()).or_default().push(one);
+    }
+    by_subject.into_iter().map(|(subject, group)| {
+        let mut told: Vec<String> = group.iter().take(TOLD_MAX).map(|one| one.extra.clone()).collect();
+        if group.len() > TOLD_MAX {
+            told.push(format!("{} more", group.len() - TOLD_MAX));
+        }
+        let kept = group.first().map(|one| one.kept.clone()).unwrap_or_default();
+        Difference::new(Kind::DuplicateGrant, subject, format!("{kept} alone"), format!("also {}", told.join(", ")))
+    })
 }

@@ -1,6 +1,6 @@
 //! What a run concludes: findings, the findings that are gone, its row and its line in the audit log.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rusqlite::Transaction;
 
@@ -99,10 +99,7 @@ fn leave_what_has_a_reason(run: &mut Run<'_>) -> Result<(), StoreError> {
         return Ok(());
     }
     let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
-    let (mut reasons, mut after) = (HashMap::new(), Some(String::new()));
-    while let Some(from) = after {
-        after = run.place.reader.read(|connection| compare::reasons(connection, &subjects, &from, &mut reasons))?;
-    }
+    let reasons = compare::reasons(run.place.reader, &subjects)?;
     run.differences.retain(|one| one.kind != Kind::MissingGrant || !reasons.contains_key(&one.finding.subject));
     Ok(())
 }

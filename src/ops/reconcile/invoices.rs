@@ -6,10 +6,11 @@ use crate::domain::event::Invoice;
 use crate::domain::facts::Asked;
 use crate::domain::ids::InvoiceId;
 use crate::domain::reconcile::{self, InvoiceHere, Kind};
+use crate::ops::seen::Seen;
 use crate::store::compare::{self, Unseen};
-use crate::stripe::lists::{self, INVOICES};
+use crate::stripe::lists::INVOICES;
 
-use super::run::{Run, Seen, Trouble, look_ups};
+use super::run::{Run, Trouble, look_ups};
 
 /// An invoice may be paid so long after it was made, in seconds.
 const PAID_LATE_S: i64 = 60 * 86_400;
@@ -38,7 +39,7 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
     let of_findings = subjects.iter().filter_map(|subject| InvoiceId::parse(subject).ok()).filter(is_invoice);
     let (ids, left) = look_ups(absent.into_iter().map(|one| one.id).collect(), of_findings);
     for id in ids {
-        let Some(asked) = run.readable(lists::invoice(run.place.api, &id))? else { continue };
+        let Some(asked) = run.readable(INVOICES.find(run.place.api, id.as_str()))? else { continue };
         let told = match asked {
             Asked::Told(invoice) => Some(invoice),
             Asked::Gone | Asked::NotYet => None,

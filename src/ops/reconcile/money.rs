@@ -6,64 +6,86 @@ use crate::domain::clawback::{self, ChargeHeld, DisputeHeld, Payment, RefundHeld
 use crate::domain::event::{Charge, Dispute, PaymentRef, Refund, UnixSeconds};
 use crate::domain::facts::{Asked, Root};
 use crate::domain::ids::{ChargeId, DisputeId, EventId, PaymentId, RefundId};
+use crate::domain::money::Currency;
 use crate::domain::reconcile::{self, Kind, MoneyBack, OpenEvent};
+use crate::ops::seen::Seen;
 use crate::store::{StoreError, compare, payments};
 use crate::stripe::ask::{self, NoAnswer};
 use crate::stripe::client::Kind as ApiKind;
-use crate::stripe::lists::{self, DISPUTES, REFUNDS};
+use crate::stripe::lists::{DISPUTES, List, REFUNDS};
 
-use super::run::{Run, Seen, Trouble, look_ups};
+use super::run::{Run, Trouble, look_ups};
 
 /// Compares the refunds of the window, and those that can still change.
 pub(super) fn compare_refunds(run: &mut Run<'_>) -> Result<(), Trouble> {
-    let (mut seen, since) = (Seen::default(), run.since.to_string());
-    for page in REFUNDS.pages(run.place.api, &[("created[gte]", &since)]) {
-        for item in run.readable_items(page?) {
-            run.check_mode(item.livemode)?;
-            seen.add(item.object.id.as_str());
-            let done = compare_refund(run, &item.object);
-            run.readable(done)?;
-        }
-        (run.place.progress)("refunds", run.counts.refunds);
-    }
-    let absent = not_seen(run, &seen, compare::expected_refunds)?;
-    let subjects = run.not_looked_at(&[Kind::RefundNotApplied]);
-    let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| RefundId::parse(subject).ok()));
-    for id in ids {
-        let Some(asked) = run.readable(lists::refund(run.place.api, &id))? else { continue };
-        let done = match asked {
-            Asked::Told(refund) => compare_refund(run, &refund),
-            Asked::Gone | Asked::NotYet => without_refund(run, &id),
-        };
-        run.readable(done)?;
-    }
-    if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
+    let refunds = Judge {
+        list: &REFUNDS,
+        name: "refunds",
+        kind: Kind::RefundNotApplied,
+        id: |refund| refund.id.as_str(),
+        parse: |subject| RefundId::parse(subject).ok(),
+        expected: compare::expected_refunds,
+        compare: compare_refund,
+        without: without_refund,
+    };
+    refunds.judge_all(run)
 }
 
 /// Compares the disputes of the window, and those that can still change.
 pub(super) fn compare_disputes(run: &mut Run<'_>) -> Result<(), Trouble> {
-    let (mut seen, since) = (Seen::default(), run.since.to_string());
-    for page in DISPUTES.pages(run.place.api, &[("created[gte]", &since)]) {
-        for item in run.readable_items(page?) {
-            run.check_mode(item.livemode)?;
-            seen.add(item.object.id.as_str());
-            let done = compare_dispute(run, &item.object);
+    let disputes = Judge {
+        list: &DISPUTES,
+        name: "disputes",
+        kind: Kind::DisputeNotApplied,
+        id: |dispute| dispute.id.as_str(),
+        parse: |subject| DisputeId::parse(subject).ok(),
+        expected: compare::expected_disputes,
+        compare: compare_dispute,
+        without: without_dispute,
+    };
+    disputes.judge_all(run)
+}
+
+/// How one kind of money that goes back is listed and judged.
+struct Judge<T: 'static, I> {
+    list: &'static List<T>,
+    name: &'static str,
+    kind: Kind,
+    id: fn(&T) -> &str,
+    parse: fn(&str) -> Option<I>,
+    /// Ours that are to be seen, after an id.
+    expected: fn(&Connection, UnixSeconds, &str) -> Result<Vec<I>, StoreError>,
+    compare: fn(&mut Run<'_>, &T) -> Result<(), Trouble>,
+    /// Stripe does not have it.
+    without: fn(&mut Run<'_>, &I) -> Result<(), Trouble>,
+}
+
+impl<T, I: AsRef<str> + Ord> Judge<T, I> {
+    fn judge_all(&self, run: &mut Run<'_>) -> Result<(), Trouble> {
+        let (mut seen, mut judged, since) = (Seen::default(), 0, run.since.to_string());
+        for page in self.list.pages(run.place.api, &[("created[gte]", &since)]) {
+            for item in run.readable_items(page?) {
+                run.check_mode(item.livemode)?;
+                seen.add((self.id)(&item.object));
+                let done = (self.compare)(run, &item.object);
+                run.readable(done)?;
+                judged += 1;
+            }
+            (run.place.progress)(self.name, judged);
+        }
+        let absent = not_seen(run, &seen, self.expected)?;
+        let subjects = run.not_looked_at(&[self.kind]);
+        let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| (self.parse)(subject)));
+        for id in ids {
+            let Some(asked) = run.readable(self.list.find(run.place.api, id.as_ref()))? else { continue };
+            let done = match asked {
+                Asked::Told(one) => (self.compare)(run, &one),
+                Asked::Gone | Asked::NotYet => (self.without)(run, &id),
+            };
             run.readable(done)?;
         }
-        (run.place.progress)("disputes", run.counts.disputes);
+        if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
     }
-    let absent = not_seen(run, &seen, compare::expected_disputes)?;
-    let subjects = run.not_looked_at(&[Kind::DisputeNotApplied]);
-    let (ids, left) = look_ups(absent, subjects.iter().filter_map(|subject| DisputeId::parse(subject).ok()));
-    for id in ids {
-        let Some(asked) = run.readable(lists::dispute(run.place.api, &id))? else { continue };
-        let done = match asked {
-            Asked::Told(dispute) => compare_dispute(run, &dispute),
-            Asked::Gone | Asked::NotYet => without_dispute(run, &id),
-        };
-        run.readable(done)?;
-    }
-    if left > 0 { Err(Trouble::TooMany(left)) } else { Ok(()) }
 }
 
 /// Ours that were to be seen, and were not in the list.
@@ -119,21 +141,32 @@ fn compare_refund(run: &mut Run<'_>, refund: &Refund) -> Result<(), Trouble> {
 }
 
 fn without_refund(run: &mut Run<'_>, id: &RefundId) -> Result<(), Trouble> {
-    let Some(held) = run.place.reader.read(|connection| payments::refund(connection, id))? else {
-        run.looked_at(id.as_str(), &[Kind::RefundNotApplied]);
+    let held = run.place.reader.read(|connection| payments::refund(connection, id))?;
+    let held = held.map(|held| (held.payment, held.amount, held.currency));
+    without(run, Kind::RefundNotApplied, id.as_str(), held, |payment| payment.refunds.retain(|one| one.id != *id))
+}
+
+fn without_dispute(run: &mut Run<'_>, id: &DisputeId) -> Result<(), Trouble> {
+    let held = run.place.reader.read(|connection| payments::dispute(connection, id))?;
+    let held = held.map(|held| (held.payment, held.amount, held.currency));
+    without(run, Kind::DisputeNotApplied, id.as_str(), held, |payment| payment.disputes.retain(|one| one.id != *id))
+}
+
+/// What is held here, and Stripe does not have: the books should be as if it had never been.
+fn without(
+    run: &mut Run<'_>,
+    kind: Kind,
+    id: &str,
+    held: Option<(PaymentRef, i64, Currency)>,
+    remove: impl FnOnce(&mut Payment),
+) -> Result<(), Trouble> {
+    let Some((names, amount, currency)) = held else {
+        run.looked_at(id, &[kind]);
         return Ok(());
     };
-    let back = MoneyBack {
-        kind: Kind::RefundNotApplied,
-        id: id.to_string(),
-        status: None,
-        amount: held.amount,
-        currency: held.currency,
-    };
-    let names = held.payment;
     let mut ours = run.place.reader.read(|connection| Ours::read(connection, names, true, |_| {}))?;
-    ours.payment.refunds.retain(|refund| refund.id != *id);
-    compare_grants(run, &back, &ours)
+    remove(&mut ours.payment);
+    compare_grants(run, &MoneyBack { kind, id: id.to_owned(), status: None, amount, currency }, &ours)
 }
 
 fn compare_dispute(run: &mut Run<'_>, dispute: &Dispute) -> Result<(), Trouble> {
@@ -169,24 +202,6 @@ fn compare_dispute(run: &mut Run<'_>, dispute: &Dispute) -> Result<(), Trouble> 
         None => told,
     };
     ours.payment.disputes.push(newest);
-    compare_grants(run, &back, &ours)
-}
-
-fn without_dispute(run: &mut Run<'_>, id: &DisputeId) -> Result<(), Trouble> {
-    let Some(held) = run.place.reader.read(|connection| payments::dispute(connection, id))? else {
-        run.looked_at(id.as_str(), &[Kind::DisputeNotApplied]);
-        return Ok(());
-    };
-    let back = MoneyBack {
-        kind: Kind::DisputeNotApplied,
-        id: id.to_string(),
-        status: None,
-        amount: held.amount,
-        currency: held.currency,
-    };
-    let names = held.payment;
-    let mut ours = run.place.reader.read(|connection| Ours::read(connection, names, true, |_| {}))?;
-    ours.payment.disputes.retain(|dispute| dispute.id != *id);
     compare_grants(run, &back, &ours)
 }
 

@@ -1,7 +1,6 @@
 //! What the parts of a run share: what they have found, what they looked at, and how far they came.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
 
 use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::{Difference, Kind, OpenEvent};
@@ -286,22 +285,5 @@ fn ends_all(error: &NoAnswer) -> bool {
             error.kind == ApiKind::Stopped || (error.kind == ApiKind::Refused && error.status == Some(401))
         }
         NoAnswer::Unreadable { .. } => false,
-    }
-}
-
-/// Ids that were seen, eight bytes each. Two that are taken for one, once in many billions, would hide an absence.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    hasher: RandomState,
-    hashes: HashSet<u64>,
-}
-
-impl Seen {
-    pub(super) fn add(&mut self, id: &str) {
-        self.hashes.insert(self.hasher.hash_one(id));
-    }
-
-    pub(super) fn has(&self, id: &str) -> bool {
-        self.hashes.contains(&self.hasher.hash_one(id))
     }
 }

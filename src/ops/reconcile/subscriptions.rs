@@ -5,11 +5,12 @@ use crate::domain::facts::Asked;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::reconcile::{self, Kind, SubscriptionHere};
 use crate::domain::subscription::State;
+use crate::ops::seen::Seen;
 use crate::store::compare;
 use crate::stripe::ask;
 use crate::stripe::lists::SUBSCRIPTIONS;
 
-use super::run::{Run, Seen, Trouble, look_ups};
+use super::run::{Run, Trouble, look_ups};
 
 const KINDS: [Kind; 5] = [
     Kind::SubscriptionTier,

@@ -1,6 +1,6 @@
 //! When to ask what, on no database; and what becomes of each kind of answer, on a real one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rusqlite::TransactionBehavior;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ const START: i64 = 1_790_000_000;
 struct Fake {
     answers: Mutex<HashMap<String, Result<Value, Kind>>>,
     asked: Mutex<Vec<String>>,
+    time: Mutex<Option<UnixSeconds>>,
 }
 
 impl Fake {
@@ -50,6 +51,10 @@ impl Api for Fake {
             Some(Err(kind)) => Err(ApiError::new(*kind, path, "as ordered")),
             None => Err(ApiError::new(Kind::NotFound, path, "nobody put it there")),
         }
+    }
+
+    fn time(&self) -> Option<UnixSeconds> {
+        *self.time.lock().unwrap()
     }
 }
 
@@ -91,24 +96,28 @@ impl Scene {
         let server = open::server(&folder.path().join("books.db"), &binding).unwrap();
         payload::keep_dictionary(&server.connection).unwrap();
         let ingest = Ingest::new(Arc::new(policy()), "account_id".into(), Duplicates::default());
-        let (fake, resolver) = (Fake::default(), Resolver::default());
+        let (fake, resolver) = (Fake::default(), Resolver::new(1));
         Self { _folder: folder, server, ingest, fake, resolver, now: START * 1000 }
     }
 
     /// Stripe delivers an event; what is answered.
     fn deliver(&mut self, event: &Value) -> String {
-        let body = event.to_string();
-        let delivery = Delivery {
-            event: wire::read(body.as_bytes(), "account_id").unwrap(),
-            payload: Some(Payload::pack(body.as_bytes()).unwrap()),
-            source: Source::Webhook,
-            received: self.now,
-        };
+        let delivery = self.delivery(event);
         match self.batch(vec![delivery]).remove(0) {
             Answer::Completed { outcome, .. } => outcome.as_str().to_owned(),
             Answer::Duplicate { outcome } => format!("duplicate {outcome}"),
             Answer::Pending { needs } => needs,
             Answer::Failed { code, .. } | Answer::DeadLetter { code, .. } => code.to_owned(),
+        }
+    }
+
+    fn delivery(&self, event: &Value) -> Delivery {
+        let body = event.to_string();
+        Delivery {
+            event: wire::read(body.as_bytes(), "account_id").unwrap(),
+            payload: Some(Payload::pack(body.as_bytes()).unwrap()),
+            source: Source::Webhook,
+            received: self.now,
         }
     }
 
@@ -120,16 +129,23 @@ impl Scene {
         answers
     }
 
-    fn questions(&self) -> Vec<Question> {
-        questions(&self.server.connection).unwrap()
+    /// What may be asked now.
+    fn questions(&mut self) -> Vec<Question> {
+        self.resolver.look(&self.server.connection, self.now).unwrap();
+        self.resolver.due().cloned().collect()
     }
 
     /// Asks what is due, some seconds later; the answers wait for the next batch.
     fn ask(&mut self, later: i64) -> Passed {
         self.now += later * 1000;
-        let (questions, now, stop) = (self.questions(), self.now, Stop::default());
-        let desk = &mut self.server.connection;
-        self.resolver.pass(questions, &self.fake, desk, 1, &|| now, &stop).unwrap()
+        self.questions();
+        self.pass(&Stop::default())
+    }
+
+    /// Asks what the last look saw.
+    fn pass(&mut self, stop: &Stop) -> Passed {
+        let (now, desk) = (self.now, &mut self.server.connection);
+        self.resolver.pass(&self.fake, desk, &|| now, stop).unwrap()
     }
 
     /// Asks what is due, and runs what was woken.
@@ -249,7 +265,55 @@ fn tier(scene: &Scene) -> String {
 
 fn question(number: usize) -> Question {
     let event = EventId::parse(&format!("evt_{number}")).unwrap();
-    Question { need: Need::Payment(format!("pi_{number}")), event, only_amount: false }
+    Question { need: Need::Payment(format!("pi_{number}")), event: Some(event), only_amount: false }
+}
+
+/// A resolver that has seen these questions.
+fn seen(at_once: usize, numbers: impl IntoIterator<Item = usize>) -> Resolver {
+    let mut resolver = Resolver::new(at_once);
+    resolver.sees(numbers, 0);
+    resolver
+}
+
+impl Resolver {
+    fn sees(&mut self, numbers: impl IntoIterator<Item = usize>, now: UnixMillis) {
+        let ripe = self.ripe(numbers.into_iter().map(question).collect(), now);
+        self.due = self.in_order(ripe.into_iter());
+    }
+
+    /// All that there is room for, by their numbers.
+    fn asks(&mut self, now: UnixMillis) -> Vec<usize> {
+        let numbers = std::iter::from_fn(|| self.next(now));
+        let number = |question: Question| question.need.to_string().strip_prefix("payment:pi_").unwrap().parse();
+        numbers.map(|question| number(question).unwrap()).collect()
+    }
+
+    /// Nobody answered this one.
+    fn misses(&mut self, number: usize, now: UnixMillis) {
+        let told = Err(ApiError::new(Kind::Unavailable, "/", "as ordered").into());
+        let heard = Heard { question: question(number), asked_at: now, told };
+        assert!(!self.keep(heard, &mut Nowhere, now).unwrap());
+    }
+
+    /// Stripe answered this one.
+    fn hears_of(&mut self, number: usize, now: UnixMillis) {
+        let heard = Heard { question: question(number), asked_at: now, told: Ok(Told::Gone) };
+        assert!(self.keep(heard, &mut Nowhere, now).unwrap());
+    }
+}
+
+/// Whatever is written here is let go.
+struct Nowhere;
+
+impl Desk for Nowhere {
+    fn write<T, W>(&mut self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let mut scene = Scene::new();
+        scene.server.connection.write(work)
+    }
 }
 
 /// How often Stripe was asked since the last look.
@@ -272,24 +336,103 @@ fn a_pause_doubles_from_a_second_up_to_ten_minutes() {
     assert_eq!((longest.until, Pause::after(Some(longest), 5_000).until), (605_000, 605_000));
 }
 
+/// Story: one request hangs, and an event comes.
+#[test]
+fn a_request_that_hangs_holds_up_no_other_question() {
+    let mut resolver = seen(2, [0]);
+    assert_eq!(resolver.asks(0), [0]);
+    resolver.sees([0, 1, 2, 3], 500);
+    assert_eq!(resolver.asks(500), [1], "the first is under way, and two at once are the most");
+    resolver.hears_of(1, 600);
+    assert_eq!(resolver.asks(600), [2], "a place is free again");
+    resolver.hears_of(2, 700);
+    resolver.misses(0, 240_000);
+    assert_eq!(resolver.asks(240_000), [3], "others were answered meanwhile, so that one failed alone");
+    resolver.sees([0], 240_999);
+    assert_eq!(resolver.asks(240_999), [] as [usize; 0], "and is put off for itself");
+    resolver.sees([0], 241_000);
+    assert_eq!(resolver.asks(241_000), [0]);
+}
+
 #[test]
 fn while_nobody_answers_one_question_finds_out_and_never_the_same_one() {
-    let mut resolver = Resolver::default();
-    let questions: Vec<Question> = (0..5).map(question).collect();
-    assert_eq!(resolver.due(questions.clone(), 0), questions, "all at first");
-    resolver.silence = Some(Pause { tries: 1, until: 1_000 });
-    assert_eq!(resolver.due(questions.clone(), 999), []);
-    assert_eq!(resolver.due(questions.clone(), 1_000), questions[..1]);
-    for number in [0, 1] {
-        resolver.put_off.insert(question(number), Pause { tries: 1, until: 900 });
+    let mut resolver = seen(4, 0..7);
+    assert_eq!(resolver.asks(0), [0, 1, 2, 3]);
+    for number in [0, 1, 2] {
+        resolver.misses(number, 0);
     }
-    assert_eq!(resolver.due(questions.clone(), 1_000), questions[2..3], "the first that was not tried");
-    resolver.silence = None;
-    resolver.put_off.insert(question(3), Pause { tries: 1, until: 2_000 });
-    let numbers: Vec<Question> = [2, 4, 0, 1].map(question).into();
-    assert_eq!(resolver.due(questions, 1_500), numbers, "what was put off waits alone, and comes last");
-    assert_eq!(resolver.due(Vec::new(), 1_500), []);
-    assert_eq!(resolver.put_off.len(), 1, "what nobody waits for any more is forgotten with its time");
+    assert!(resolver.rests(999) && resolver.asks(999).is_empty(), "what fails at the same time fails once");
+    resolver.sees(0..7, 1_000);
+    assert_eq!(resolver.asks(1_000), [4], "one finds out: the first that was not tried, although another still hangs");
+    assert_eq!(resolver.asks(9_000), [] as [usize; 0], "as long as it is under way");
+    resolver.misses(4, 9_000);
+    resolver.misses(3, 9_500);
+    assert!(resolver.rests(10_999) && !resolver.rests(11_000), "twice as long, whatever hung from before");
+    resolver.sees(0..7, 11_000);
+    assert_eq!(resolver.asks(11_000), [5]);
+    resolver.hears_of(5, 11_000);
+    assert_eq!(resolver.asks(11_000), [6, 0, 1, 2], "what was tried comes last");
+}
+
+/// Story: Stripe never manages to tell one object, and for hours nothing else is to be asked.
+#[test]
+fn one_question_that_always_fails_does_not_make_a_silence_of_minutes() {
+    let mut resolver = seen(4, [0]);
+    let mut now = 0;
+    for seconds in [1, 2, 4, 8, 16] {
+        assert_eq!(resolver.asks(now), [0]);
+        resolver.misses(0, now);
+        resolver.sees([0], now + seconds * 1_000 - 1);
+        assert!(resolver.due().next().is_none(), "for itself it waits ever longer");
+        now += seconds * 1_000;
+        resolver.sees([0], now);
+    }
+    resolver.asks(now);
+    resolver.misses(0, now);
+    resolver.sees([1], now + 1_000);
+    assert_eq!(resolver.asks(now + 1_000), [1]);
+    resolver.misses(1, now + 1_000);
+    assert!(resolver.rests(now + 2_999), "two fail: nobody answers");
+}
+
+#[test]
+fn what_was_put_off_is_forgotten_some_time_after_it_may_be_asked() {
+    let mut scene = Scene::new();
+    scene.fake.fails("/v1/invoice_payments", Kind::Unavailable);
+    scene.deliver(&refund("evt_1", Some("pi_1"), None));
+    scene.ask(0);
+    for (later, held) in [(600, 1), (1, 0)] {
+        scene.now += later * 1000;
+        scene.questions();
+        assert_eq!(scene.resolver.put_off.len(), held);
+    }
+}
+
+/// Story: Stripe has an answer for none of the payments of a long outage, and then somebody buys something.
+#[test]
+fn however_much_is_put_off_what_comes_now_is_asked_now() {
+    let mut scene = Scene::new();
+    let many = 3 * PAGE;
+    let refunds = (0..many).map(|number| refund(&format!("evt_r{number}"), Some(&format!("pi_{number}")), None));
+    let refunds = refunds.map(|event| scene.delivery(&event)).collect();
+    scene.batch(refunds);
+    scene.now += 1;
+    let mut seen = 0;
+    for _ in 0..8 {
+        for question in scene.questions() {
+            scene.resolver.put_off.insert(question.of_anybody(), Pause::longest(scene.now));
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, many, "each once, and those that are put off hide no others");
+    for number in 0..3 {
+        scene.deliver(&paid(&format!("evt_{number}"), true));
+        scene.fake.lists("/v1/invoices/in_1/lines", json!([line("il_1", "price_pack", 1000)]));
+        assert_eq!(scene.resolve().answered, usize::from(number == 0));
+    }
+    assert_eq!(scene.fake.asked(), ["/v1/invoices/in_1/lines"]);
+    scene.now += 600_000;
+    assert!(!scene.questions().is_empty(), "and those may be asked again");
 }
 
 #[test]
@@ -299,9 +442,8 @@ fn what_fails_at_the_same_time_fails_once() {
         scene.fake.fails("/v1/invoice_payments", Kind::Unavailable);
         scene.deliver(&refund(&format!("evt_{number}"), Some(&format!("pi_{number}")), None));
     }
-    let (questions, now) = (scene.questions(), scene.now);
-    let desk = &mut scene.server.connection;
-    scene.resolver.pass(questions, &scene.fake, desk, 4, &|| now, &Stop::default()).unwrap();
+    scene.resolver = Resolver::new(4);
+    scene.ask(0);
     let asked = asked_of(&scene.fake);
     assert!((1..=4).contains(&asked), "{asked}: nobody answers, so nobody is asked any more");
     scene.now -= 1;
@@ -313,9 +455,8 @@ fn what_fails_at_the_same_time_fails_once() {
     scene.ask(1);
     assert_eq!(asked_of(&scene.fake), 0, "then after two seconds");
     scene.fake.lists("/v1/invoice_payments", json!([]));
-    assert_eq!(scene.ask(1).answered, 1);
+    assert_eq!(scene.ask(1).answered, 8, "once one is answered, all others at once");
     scene.run_woken();
-    assert_eq!(scene.resolve().answered, 7, "all others at once");
     assert_eq!(scene.row("SELECT CAST(count(*) AS TEXT) FROM v_events WHERE status <> 'completed'"), "0");
 }
 
@@ -477,9 +618,9 @@ fn who_waits_by_another_name_of_a_payment_goes_on_as_well() {
     scene.fake.tells("/v1/charges/ch_1", charge("ch_1"));
     scene.deliver(&refund("evt_2", None, Some("ch_1")));
     scene.deliver(&refund("evt_3", Some("pi_1"), None));
-    let (first, now) = (scene.questions()[..1].to_vec(), scene.now);
-    let desk = &mut scene.server.connection;
-    scene.resolver.pass(first, &scene.fake, desk, 1, &|| now, &Stop::default()).unwrap();
+    assert_eq!(scene.questions().len(), 2);
+    scene.resolver.due.truncate(1);
+    scene.pass(&Stop::default());
     scene.run_woken();
     assert_eq!(scene.questions(), [], "both wait for the grant");
     scene.deliver(&paid("evt_1", false));
@@ -556,6 +697,39 @@ fn an_object_is_not_kept_for_who_came_after_it_was_asked_for() {
     scene.now += 5;
     scene.resolve();
     assert_eq!(tier(&scene), "team");
+}
+
+/// Story: a charge of which half was refunded is told thinly, to a machine whose clock is wrong by a day either way. What is
+/// refunded afterwards comes on top, and what was before is in the charge already.
+#[test]
+fn a_thin_charge_is_dated_by_stripes_clock() {
+    let refunded = |number: i64, created: i64| {
+        let mut event = refund(&format!("evt_{number}"), Some("pi_1"), Some("ch_1"));
+        event["data"]["object"]["created"] = json!(created);
+        event["data"]["object"]["amount"] = json!(750);
+        event
+    };
+    for (told, wrong_by) in [(Some(START), 86_400), (Some(START), -86_400), (None, 0)] {
+        for is_charge_first in [true, false] {
+            let mut scene = Scene::new();
+            scene.now += wrong_by * 1000;
+            *scene.fake.time.lock().unwrap() = told;
+            scene.fake.lists("/v1/invoice_payments", json!([attached("in_1", "paid")]));
+            scene.fake.tells("/v1/charges/ch_1", charge("ch_1"));
+            let mut events = vec![thin("evt_1", "v1.charge.refunded", "/v1/charges/ch_1"), refunded(2, START - 30)];
+            events.push(refunded(3, START + 30));
+            if !is_charge_first {
+                events.reverse();
+            }
+            scene.deliver(&paid("evt_0", false));
+            for event in events {
+                scene.deliver(&event);
+                scene.resolve();
+                scene.resolve();
+            }
+            assert_eq!(scene.balance(), "25", "{told:?}, wrong by {wrong_by}, charge first {is_charge_first}");
+        }
+    }
 }
 
 /// Story: a refund is made, its charge is told with it, and it fails before anybody asks what the first thin event meant.
@@ -665,9 +839,9 @@ fn an_answer_that_cannot_be_used_is_told_by_who_waits_and_asked_for_again() {
 fn nothing_is_asked_after_the_stop() {
     let mut scene = Scene::new();
     scene.deliver(&refund("evt_1", Some("pi_1"), None));
-    let (questions, stop, now) = (scene.questions(), Stop::default(), scene.now);
+    let stop = Stop::default();
     stop.set();
-    let desk = &mut scene.server.connection;
-    let passed = scene.resolver.pass(questions, &scene.fake, desk, 4, &|| now, &stop).unwrap();
+    assert_eq!(scene.questions().len(), 1);
+    let passed = scene.pass(&stop);
     assert_eq!((passed, asked_of(&scene.fake)), (Passed::default(), 0));
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use billingd::domain::decision::Need;
 use billingd::domain::policy::Policy;
 use billingd::ops::ingest::{Answer, Delivery, Ingest};
-use billingd::ops::resolve::{self, Passed, Question, Resolver};
+use billingd::ops::resolve::{Passed, Question, Resolver};
 use billingd::stop::Stop;
 use billingd::store::writer::Batch as _;
 use billingd::store::{Desk, StoreError};
@@ -60,7 +60,7 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(books: &Books, transaction: &'a Transaction<'a>, fake: &'a FakeStripe, now: i64) -> Self {
-        let (ingest, resolver) = (books.ingest(), Resolver::default());
+        let (ingest, resolver) = (books.ingest(), Resolver::new(1));
         let (answers, questions) = (Vec::new(), HashSet::new());
         Self { transaction, ingest, resolver, fake, now_ms: now * 1000, answers, questions }
     }
@@ -72,11 +72,11 @@ impl<'a> Asker<'a> {
 
     /// Asks what is due.
     fn ask(&mut self) -> Passed {
-        let questions = resolve::questions(self.transaction).expect("the questions");
-        self.questions.extend(questions.iter().cloned());
+        self.resolver.look(self.transaction, self.now_ms).expect("a look");
+        self.questions.extend(self.resolver.due().cloned());
         let (now, stop) = (self.now_ms, Stop::default());
         let mut desk = Inside(self.transaction);
-        self.resolver.pass(questions, self.fake, &mut desk, 1, &|| now, &stop).expect("a pass")
+        self.resolver.pass(self.fake, &mut desk, &|| now, &stop).expect("a pass")
     }
 
     /// The same, and runs what was woken.

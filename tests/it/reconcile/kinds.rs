@@ -2,7 +2,9 @@
 
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::findings::acknowledge;
+use billingd::ops::ingest::{self, Errand};
 use billingd::ops::reconcile::Ended;
+use billingd::ops::{import_ledger, repair};
 use serde_json::{Value, json};
 
 use super::{DAY, Site};
@@ -242,7 +244,35 @@ fn one_payment_that_is_granted_twice() {
         &invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 2_000),
         &event(Shape::Old, "evt_2", "checkout.session.completed", checkout),
     ]);
-    assert_eq!(site.finds(), ["duplicate_grant pi_of_in_1"]);
+    assert_eq!(site.finds(), ["duplicate_grant in_1"]);
+}
+
+#[test]
+fn what_is_called_granted_twice_is_what_repair_would_reverse() {
+    let mut site = site();
+    let errand = Errand::new(
+        ingest::Rules { policy: site.rules.policy.clone(), metadata_key: "account_id".into() },
+        "operator:alice",
+    );
+    // Rows for a payment that no grant is of yet, two rows for another one, and two units of one invoice.
+    let table = "account_id,unit,amount,source_event_id,source_object\n\
+                 cus_1,credits,100,evt_a,pi_of_in_1\n\
+                 cus_1,credits,40,evt_b,pi_5\n\
+                 cus_1,credits,40,evt_c,pi_5\n\
+                 cus_1,credits,70,evt_e,in_3\n\
+                 cus_1,tokens,5,evt_f,in_3\n";
+    let rows = import_ledger::read(table.as_bytes()).expect("a table");
+    import_ledger::apply(&mut site.connection, &rows, &errand, site.now * 1000).expect("an import");
+    site.has_invoice("in_1", &json!({}));
+    site.hears([&invoice_paid(Shape::Old, "evt_1", "in_1", "cus_1", 2_000)]);
+    assert_eq!(site.finds(), ["duplicate_grant in_1", "duplicate_grant pi_5"]);
+    let told = site.rows("SELECT expected FROM v_findings ORDER BY subject");
+    assert_eq!(told[0], "grant:invoice:in_1 alone");
+    let repaired = repair::apply(&mut site.connection, &errand, site.now * 1000).expect("a repair");
+    let named = |one: &repair::Duplicate| format!("also {}", one.extra.fact);
+    let reversed: Vec<String> = repaired.duplicates.iter().map(named).collect();
+    assert_eq!(site.rows("SELECT actual FROM v_findings ORDER BY subject"), reversed);
+    assert_eq!(site.finds(), NOTHING);
 }
 
 #[test]
@@ -295,12 +325,41 @@ fn silence_of_the_webhooks() {
     site.now += 2 * DAY + 601;
     assert_eq!(site.finds(), ["silence /webhooks/stripe"], "an endpoint that wants it did not get it");
     assert_eq!(site.rows("SELECT actual FROM v_findings WHERE kind = 'silence'"), [format!("none since {NOW}")]);
+    assert_eq!(site.condition("silence"), ["Stripe has 1 event for us, and has delivered nothing for 2d 0h"]);
     acknowledge(&mut site.connection, 1, "the proxy is moved today", "ann", NOW * 1000).unwrap();
     site.has(at("evt_4", "customer.updated", NOW + DAY + 1));
     site.now += 60;
     assert_eq!(site.finds(), NOTHING, "the same silence, one event longer");
+    let counts = site.rows("SELECT counts ->> 'silent', counts ->> 'silent_since' FROM reconciliation_runs");
+    assert_eq!(counts, [format!("1|{NOW}"), format!("2|{NOW}")]);
+    assert_eq!(site.condition("silence"), [""; 0], "it is acknowledged");
     site.hears([&missed]);
     assert_eq!(site.finds(), NOTHING, "what was fetched first and delivered then was delivered");
+}
+
+/// Most deliveries of the day come, some do not.
+#[test]
+fn what_stripe_does_not_get_delivered_is_counted_by_the_day() {
+    let mut site = site();
+    site.has(endpoint("enabled"));
+    let all: Vec<Value> = (0..30)
+        .map(|number| {
+            let object = json!({ "id": format!("cus_{number}"), "object": "customer", "metadata": {} });
+            let mut one = event(Shape::New, &format!("evt_{number}"), "customer.updated", object);
+            // The first eleven are of the day before.
+            one["created"] = json!(NOW - DAY - 601 + (number - 10) * 3_600);
+            one
+        })
+        .collect();
+    all.iter().for_each(|one| site.has(one.clone()));
+    site.hears(all.iter().skip(2).filter(|one| one["id"] != "evt_20"));
+    site.finds();
+    let counted = site.rows("SELECT counts ->> 'of_day', counts ->> 'of_day_undelivered' FROM reconciliation_runs");
+    assert_eq!(counted, ["19|1"], "what is as old as a day, and the grace, counts no more");
+    let told = "Stripe could not deliver 1 of 19 events of the 24 h before the reconciliation 0s ago";
+    assert_eq!(site.condition("undelivered"), [told]);
+    site.now += 2 * DAY + 1;
+    assert_eq!(site.condition("undelivered"), [""; 0], "that was long ago");
 }
 
 #[test]
@@ -308,8 +367,14 @@ fn a_gap_that_stripe_has_forgotten() {
     let mut site = site();
     assert_eq!(site.finds(), NOTHING, "before the first run, nothing is known to be missing");
     site.now += 31 * DAY;
-    assert_eq!(site.finds(), ["events_beyond_reach /v1/events"]);
+    let gap = ["events_beyond_reach /v1/events"];
+    assert_eq!(site.finds(), gap);
+    site.now += DAY;
+    assert_eq!(site.finds(), gap, "the events are as lost as before");
+    acknowledge(&mut site.connection, 1, "looked through the logs", "ann", site.now * 1000).unwrap();
     assert_eq!(site.finds(), NOTHING);
+    site.now += 31 * DAY;
+    assert_eq!(site.finds(), gap, "another gap");
 }
 
 #[test]

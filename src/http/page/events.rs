@@ -1,0 +1,166 @@
+//! What arrived, the newest first.
+
+use actix_web::{HttpResponse, web};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fault::Fault;
+use super::parts::{Field, account, choice, event, moment, nothing, query, table, text};
+use super::shell::Frame;
+use super::{ROWS, read};
+use crate::config;
+use crate::domain::event::UnixSeconds;
+use crate::http::private::{Operator, Private};
+use crate::ops::adjust::{self, AdjustError};
+use crate::store::StoreError;
+use crate::store::events::{self, EventRow, Filter};
+
+const STATUSES: [(&str, &str); 4] =
+    [("", "any"), ("failed", "failed, dead letters too"), ("pending", "pending"), ("completed", "completed")];
+
+const OUTCOMES: [(&str, &str); 5] =
+    [("", "any"), ("applied", "applied"), ("no_effect", "no effect"), ("stale", "stale"), ("ignored", "ignored")];
+
+const SINCES: [(&str, &str); 5] = [
+    ("", "ever"),
+    ("1h", "the last hour"),
+    ("24h", "the last day"),
+    ("7d", "the last 7 days"),
+    ("30d", "the last 30 days"),
+];
+
+/// The fields of the form, as they were sent.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    status: String,
+    outcome: String,
+    r#type: String,
+    account: String,
+    since: String,
+    before: String,
+}
+
+pub(super) async fn show(
+    private: web::Data<Private>,
+    operator: Operator,
+    asked: web::Query<Asked>,
+) -> Result<HttpResponse, Fault> {
+    let frame = Frame { operator, now: (private.clock)() / 1000 };
+    let asked = asked.into_inner();
+    let filter = filter(&asked, frame.now)?;
+    let found = read(&private, move |connection| {
+        let account = match filter.account.as_deref().map(|name| adjust::find_account(connection, name)) {
+            None => None,
+            Some(Ok(account)) => Some(account.to_string()),
+            Some(Err(AdjustError::Store(error))) => return Err::<Result<_, AdjustError>, StoreError>(error),
+            Some(Err(unknown)) => return Ok(Err(unknown)),
+        };
+        Ok(Ok(events::list(connection, &Filter { account, ..filter })?))
+    })
+    .await?;
+    let body = html! {
+        h1 { "Events" }
+        (form(&asked))
+        @match &found {
+            Ok(rows) => { (table_of(rows, frame.now)) (pages(&asked, rows)) },
+            Err(unknown) => p.problem role="alert" { (text(&unknown.to_string())) },
+        }
+    };
+    Ok(frame.answer("/events", "Events", &body))
+}
+
+fn filter(asked: &Asked, now: UnixSeconds) -> Result<Filter, Fault> {
+    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let one_of = |text: &str, words: &[(&str, &str)]| match words.iter().any(|(word, _)| *word == text) {
+        true => Ok(given(text)),
+        false => Err(Fault::invalid("the filter has a status or an outcome that no event has; choose one in the form")),
+    };
+    let since = match given(&asked.since) {
+        None => None,
+        Some(text) => {
+            let since = config::parse_duration(&text).map_err(|error| Fault::invalid(error.to_string()))?;
+            Some(now.saturating_sub(i64::try_from(since.as_secs()).unwrap_or(i64::MAX)))
+        }
+    };
+    Ok(Filter {
+        status: one_of(&asked.status, &STATUSES)?,
+        outcome: one_of(&asked.outcome, &OUTCOMES)?,
+        kind: given(&asked.r#type),
+        account: given(&asked.account),
+        since,
+        before: given(&asked.before),
+        limit: ROWS,
+    })
+}
+
+fn form(asked: &Asked) -> Markup {
+    html! {
+        form.filter method="get" action="/events" role="search" {
+            (choice("status", "Status", &asked.status, &STATUSES))
+            (choice("outcome", "Outcome", &asked.outcome, &OUTCOMES))
+            (Field { name: "type", label: "Type", value: &asked.r#type, required: false }.render())
+            (Field { name: "account", label: "Account (id or reference)", value: &asked.account, required: false }.render())
+            (choice("since", "Received in", &asked.since, &SINCES))
+            button { "Show" }
+        }
+    }
+}
+
+fn pages(asked: &Asked, rows: &[EventRow]) -> Markup {
+    let at = |before: &str| {
+        query(
+            "/events",
+            &[
+                ("status", asked.status.as_str()),
+                ("outcome", &asked.outcome),
+                ("type", &asked.r#type),
+                ("account", &asked.account),
+                ("since", &asked.since),
+                ("before", before),
+            ],
+        )
+    };
+    let older = rows.last().filter(|_| i64::try_from(rows.len()).is_ok_and(|shown| shown >= ROWS));
+    html! {
+        nav.pages aria-label="More events" {
+            @if !asked.before.is_empty() { a href=(at("")) { "The newest" } }
+            @if let Some(row) = older { a rel="next" href=(at(&row.event_id)) { "Older" } }
+        }
+    }
+}
+
+/// Events, a line each.
+pub(super) fn table_of(rows: &[EventRow], now: UnixSeconds) -> Markup {
+    let rows = rows.iter().map(|row| {
+        vec![
+            moment(row.received_at, now),
+            event(&row.event_id),
+            text(&row.kind),
+            html! { (state(row)) @if let Some(why) = why(row) { " " span.why { (text(why)) } } },
+            row.account_id.as_deref().map_or_else(nothing, account),
+            html! { (row.duplicates) },
+        ]
+    });
+    let heads = ["Received", "Event", "Type", "State", "Account", "Repeats"];
+    table("Events", &heads, rows.collect(), "No events.")
+}
+
+/// What became of an event, in a word.
+pub(super) fn state(row: &EventRow) -> Markup {
+    let (class, word) = match (row.status.as_str(), row.outcome.as_deref()) {
+        ("failed", _) if row.dead_letter => ("mark bad", "dead letter"),
+        ("failed", _) => ("mark bad", "failed"),
+        ("pending", _) => ("mark waits", "pending"),
+        (_, Some("applied")) => ("mark good", "applied"),
+        (_, Some("no_effect")) => ("mark plain", "no effect"),
+        (_, Some("stale")) => ("mark plain", "stale"),
+        _ if row.dismissed => ("mark plain", "dismissed"),
+        _ => ("mark plain", "ignored"),
+    };
+    html! { span class=(class) { (word) } }
+}
+
+fn why(row: &EventRow) -> Option<&str> {
+    [&row.error_code, &row.needs, &row.reason].into_iter().flatten().next().map(String::as_str)
+}

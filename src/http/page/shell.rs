@@ -1,0 +1,92 @@
+//! What is around every page: head, navigation, and who is looking.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::domain::event::UnixSeconds;
+use crate::http::private::Operator;
+
+/// Where the style sheet is.
+pub(in crate::http) const STYLE: &str = "/style.css";
+
+/// The pages that each page leads to.
+const PLACES: [(&str, &str); 6] = [
+    ("/", "Overview"),
+    ("/events", "Events"),
+    ("/accounts", "Accounts"),
+    ("/findings", "Findings"),
+    ("/jobs", "Jobs"),
+    ("/audit", "Audit"),
+];
+
+/// Who looks, and when.
+pub(super) struct Frame {
+    pub(super) operator: Operator,
+    pub(super) now: UnixSeconds,
+}
+
+impl Frame {
+    /// What each form that changes something carries.
+    pub(super) fn csrf(&self) -> Markup {
+        html! { input type="hidden" name="csrf" value=(self.operator.csrf); }
+    }
+
+    /// A page at one of the [`PLACES`], or below it.
+    pub(super) fn page(&self, place: &str, title: &str, body: &Markup) -> Markup {
+        document(
+            title,
+            &html! {
+                (navigation(place))
+                main id="main" { (body) }
+                footer {
+                    p { "Times are UTC. You are " strong { (self.operator.name) } "." }
+                    // Who shows a token has no session to end.
+                    @if !self.operator.csrf.is_empty() {
+                        form method="post" action="/logout" { (self.csrf()) button { "Log out" } }
+                    }
+                }
+            },
+        )
+    }
+
+    pub(super) fn answer(&self, place: &str, title: &str, body: &Markup) -> HttpResponse {
+        answer(StatusCode::OK, &self.page(place, title, body))
+    }
+}
+
+/// A page as an answer.
+pub(super) fn answer(status: StatusCode, page: &Markup) -> HttpResponse {
+    HttpResponse::build(status).content_type("text/html; charset=utf-8").body(page.0.clone())
+}
+
+pub(super) fn navigation(place: &str) -> Markup {
+    html! {
+        a.skip href="#main" { "To the content" }
+        header {
+            nav aria-label="Pages" {
+                @for (path, name) in PLACES {
+                    a href=(path) aria-current=[(path == place).then_some("page")] { (name) }
+                }
+            }
+        }
+    }
+}
+
+/// A whole document.
+pub(in crate::http) fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – billingd" }
+                link rel="stylesheet" href=(STYLE);
+                link rel="icon" href="data:,";
+            }
+            body { (body) }
+        }
+    }
+}
