@@ -6,6 +6,7 @@ mod api;
 mod body;
 mod deliveries;
 mod exposition;
+mod gates;
 mod health;
 mod login;
 mod metrics;
@@ -33,7 +34,8 @@ use crate::stripe::signature::Verifier;
 pub use access::{Access, Token};
 pub use body::Budget;
 pub use deliveries::Deliveries;
-pub use private::{Private, Turns, serve_private};
+pub use gates::serve_private;
+pub use private::{Private, Turns};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.

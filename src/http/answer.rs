@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, RETRY_AFTER};
+use actix_web::http::header::{ALLOW, LOCATION, RETRY_AFTER};
 use serde::Serialize;
 
 use crate::domain::ids::EventId;
@@ -76,4 +76,9 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
 /// An unknown path.
 pub(super) async fn not_found() -> HttpResponse {
     refused(StatusCode::NOT_FOUND, "not_found", "there is nothing here; webhooks go to the path of a [[webhook]]")
+}
+
+/// Sends a browser to another page.
+pub(super) fn see_other(path: &str) -> HttpResponse {
+    HttpResponse::SeeOther().insert_header((LOCATION, path)).finish()
 }

@@ -1,14 +1,15 @@
 //! How a browser gets a session: the form takes a token of scope `operator`.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{LOCATION, SET_COOKIE};
+use actix_web::http::header::SET_COOKIE;
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
 use maud::html;
 use serde::Deserialize;
 
 use crate::http::access::{self, Token};
+use crate::http::answer::see_other;
 use crate::http::page;
-use crate::http::private::{Operator, Private, method_not_allowed, reads};
+use crate::http::private::{Operator, Private, method_not_allowed, posts, reads};
 
 /// Where to log in.
 pub(super) const PATH: &str = "/login";
@@ -22,14 +23,7 @@ pub(super) fn login() -> Resource {
 
 /// Ends the session of this browser.
 pub(super) fn logout() -> Resource {
-    web::resource("/logout")
-        .route(web::post().to(forget))
-        .default_service(web::to(|| async { method_not_allowed("POST") }))
-}
-
-/// Sends a browser to another page.
-pub(super) fn see_other(path: &str) -> HttpResponse {
-    HttpResponse::SeeOther().insert_header((LOCATION, path)).finish()
+    posts("/logout", forget)
 }
 
 #[derive(Deserialize)]

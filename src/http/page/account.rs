@@ -5,13 +5,14 @@ use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::books::{read, write};
 use super::event::{entries, tier_changes};
 use super::fault::Fault;
 use super::parts::{
     Field, code, command, event as event_link, facts, moment_or_dash, nothing, or_dash, path, sentence, table, text,
 };
-use super::shell::{Frame, answer};
-use super::{audit, events, read, to_the_story, write};
+use super::shell::{Frame, answer, to_the_story};
+use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError, Adjustment};

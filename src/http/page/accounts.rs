@@ -4,10 +4,10 @@ use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, account, nothing, or_dash, query, table, text};
+use super::parts::{Field, ROWS, account, nothing, or_dash, query, table, text};
 use super::shell::Frame;
-use super::{ROWS, read};
 use crate::http::private::{Operator, Private};
 use crate::ops::words::amount;
 use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow};

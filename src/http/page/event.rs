@@ -5,12 +5,13 @@ use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::books::{errand, read, write};
 use super::fault::Fault;
 use super::parts::{
     Field, account, code, command, event as event_link, facts, moment, nothing, or_dash, path, sentence, table, text,
 };
-use super::shell::{Frame, answer};
-use super::{audit, errand, events, read, to_the_story, write};
+use super::shell::{Frame, answer, to_the_story};
+use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::domain::ids::EventId;
 use crate::http::private::{Operator, Private};

@@ -4,10 +4,10 @@ use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, account, choice, event, moment, nothing, query, table, text};
+use super::parts::{Field, ROWS, account, choice, event, moment, nothing, query, table, text};
 use super::shell::Frame;
-use super::{ROWS, read};
 use crate::config;
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};

@@ -5,10 +5,10 @@ use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::books::{read, write};
 use super::fault::Fault;
 use super::parts::{Field, code, command, event, facts, moment, path, query, text};
-use super::shell::{Frame, answer};
-use super::{read, to_the_story, write};
+use super::shell::{Frame, answer, to_the_story};
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
 use crate::ops;

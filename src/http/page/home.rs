@@ -3,12 +3,13 @@
 use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 
+use super::books::read;
 use super::fault::Fault;
 use super::parts::{
     away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, sentence, table, text,
 };
 use super::shell::Frame;
-use super::{events, jobs, read};
+use super::{events, jobs};
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::counted;
 use crate::http::private::{Operator, Private};

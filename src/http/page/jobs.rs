@@ -3,9 +3,9 @@
 use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 
+use super::books::read;
 use super::fault::Fault;
 use super::parts::{moment, nothing, or_dash, table};
-use super::read;
 use super::shell::Frame;
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::age;

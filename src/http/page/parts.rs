@@ -6,6 +6,9 @@ use crate::domain::event::UnixSeconds;
 use crate::domain::words::age;
 use crate::ops::words::{plain, time};
 
+/// So many rows stand on a page; the next ones are a link away.
+pub(super) const ROWS: i64 = 50;
+
 /// So many characters of a text stand in a table.
 const TEXT_CHARS_MAX: usize = 240;
 

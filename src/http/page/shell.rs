@@ -4,7 +4,9 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
+use super::parts::query;
 use crate::domain::event::UnixSeconds;
+use crate::http::answer::see_other;
 use crate::http::private::Operator;
 
 /// Where the style sheet is.
@@ -89,4 +91,9 @@ pub(in crate::http) fn document(title: &str, body: &Markup) -> Markup {
             body { (body) }
         }
     }
+}
+
+/// To the page that shows what was done; `done` is a word of ours.
+pub(super) fn to_the_story(path: &str, done: &str) -> HttpResponse {
+    see_other(&query(path, &[("done", done)]))
 }
