@@ -52,6 +52,9 @@ pub(super) fn start(
     public: Arc<Public>,
 ) -> anyhow::Result<Option<Running>> {
     let tokens = tokens(config, surroundings.environment)?;
+    if let Some(problem) = config.admin.shared_secret(&surroundings.environment) {
+        anyhow::bail!(problem);
+    }
     if tokens.is_empty() {
         tracing::info!(
             "the private side (page, API, metrics) is off: give the config an [[admin.token]]; `billingd init` writes one"

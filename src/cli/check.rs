@@ -60,6 +60,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
             problems.push(format!("admin token {}: {error}", token.name));
         }
     }
+    problems.extend(config.admin.shared_secret(&environment));
     if let Some(Err(error)) = config.stripe.api_key.as_ref().map(|source| source.resolve(&environment)) {
         problems.push(format!("[stripe] api_key: {error}"));
     }

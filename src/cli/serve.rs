@@ -1,6 +1,7 @@
 //! The service, from its start to its end.
 
 use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::{Service, Surroundings};
@@ -11,6 +12,9 @@ use super::DONE;
 
 pub(super) fn run(config: &Config) -> anyhow::Result<u8> {
     log::start(&config.log);
+    if let Err(error) = raise_open_files() {
+        tracing::warn!(%error, "the limit of open files stays as it is; many idle connections could use them up");
+    }
     // The text of a panic may quote what it stumbled over, which belongs into no log.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -56,6 +60,13 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The soft limit is 1,024 on most systems, and each connection is an open file: what idles must not leave none for
+/// webhooks. The listeners' own limits are lower than what this allows.
+fn raise_open_files() -> std::io::Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
 /// Fed by the writer's own heartbeat, so that systemd restarts a service whose writer is stuck.
 fn tell_watchdog() {
     tell_systemd(&[sd_notify::NotifyState::Watchdog]);
@@ -65,5 +76,18 @@ fn tell_watchdog() {
 fn tell_systemd(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd was not told");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_system_allows() {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: maximum.map(|most| most / 2), maximum }).unwrap();
+        raise_open_files().unwrap();
+        assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: maximum, maximum });
     }
 }

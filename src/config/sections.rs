@@ -4,6 +4,7 @@
 //! What a key means for the operator stands in `config/billingd.toml`, which also holds the defaults: a section has
 //! none of its own. Only the elements of lists have defaults here, because a list is replaced as a whole.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +52,22 @@ pub struct Admin {
     /// `[[admin.token]]`; empty: the listener stays off.
     #[serde(default, rename = "token")]
     pub tokens: Vec<AdminToken>,
+}
+
+impl Admin {
+    /// What is wrong if two tokens have one secret. `env` looks up an environment variable; tokens that cannot be fetched
+    /// are left out.
+    #[must_use]
+    pub fn shared_secret(&self, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+        let mut seen = BTreeMap::new();
+        self.tokens.iter().find_map(|token| {
+            let (name, secret) = (&token.name, token.resolve(env).ok()?);
+            let former = seen.insert(secret.expose().to_owned(), name)?;
+            Some(format!(
+                "[[admin.token]] {former} and {name} have the same secret; give each its own, or nobody knows who shows it"
+            ))
+        })
+    }
 }
 
 /// `[[admin.token]]`: one who may use the private listener.
@@ -290,5 +307,19 @@ mod tests {
         assert!(token("x".repeat(32)).resolve(&|_| None).is_ok());
         let error = token("y".repeat(31)).resolve(&|_| None).unwrap_err().to_string();
         assert!(error.contains("less than 32 characters") && !error.contains("yyy"), "{error}");
+    }
+
+    #[test]
+    fn two_tokens_with_one_secret_are_told_by_name() {
+        let token = |name: &str, text: &str| AdminToken {
+            name: name.into(),
+            scope: Scope::App,
+            secret: SecretSource::Plain(text.repeat(32)),
+        };
+        let admin = |tokens| Admin { listen: ([127, 0, 0, 1], 0).into(), hosts: vec![], tokens };
+        let of = |tokens| admin(tokens).shared_secret(&|_| None);
+        let told = of(vec![token("ops", "x"), token("app", "y"), token("bob", "x")]).unwrap();
+        assert!(told.contains("ops and bob") && !told.contains("xxx"), "{told}");
+        assert_eq!(of(vec![token("ops", "x"), token("app", "y")]), None);
     }
 }

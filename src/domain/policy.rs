@@ -25,6 +25,14 @@ pub struct Policy {
     pub asks_stripe: bool,
 }
 
+impl Policy {
+    /// A price must be in the list. Who has none and grants by the money paid misses nothing.
+    #[must_use]
+    pub fn lists_prices(&self) -> bool {
+        !self.catalogue.is_empty() || self.credits.basis == Basis::Catalogue
+    }
+}
+
 /// `[credits]`
 #[derive(Debug, Clone)]
 pub struct Credits {
@@ -71,12 +79,6 @@ pub struct PriceRule {
 }
 
 impl Catalogue {
-    /// Nothing is listed: there are neither plans nor credits by price.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
     /// A catalogue of these rules, by price id, product id or lookup key.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = (String, PriceRule)>) -> Self {
@@ -90,6 +92,10 @@ impl Catalogue {
             .get(price.id.as_str())
             .or_else(|| self.rules.get(price.product.as_deref()?))
             .or_else(|| self.rules.get(price.lookup_key.as_deref()?))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 }
 

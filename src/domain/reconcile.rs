@@ -114,8 +114,13 @@ impl Kind {
                 )
             }
             Self::DuplicateGrant => "billingd repair duplicates".into(),
-            Self::SubscriptionTier | Self::SubscriptionState | Self::SubscriptionMissingHere | Self::UnlistedPrice => {
+            Self::SubscriptionTier | Self::SubscriptionState | Self::SubscriptionMissingHere => {
                 format!("billingd repair subscription {subject}")
+            }
+            Self::UnlistedPrice => {
+                format!(
+                    "billingd repair subscription {subject} --apply, once its price is in [[price]] and billingd restarted"
+                )
             }
             Self::SubscriptionMissingAtStripe => "billingd findings acknowledge ID --reason TEXT".into(),
             Self::EventsBeyondReach => {
@@ -271,12 +276,10 @@ fn plan_difference(id: &SubscriptionId, state: &State, here: &SubscriptionHere, 
     let mut held: Vec<(String, Option<i64>)> =
         here.items.iter().map(|(price, quantity)| (price.to_string(), *quantity)).collect();
     held.sort();
-    // Who lists nothing misses nothing.
-    if !policy.catalogue.is_empty() && !state.items.is_empty() && !subscription::is_listed(state, policy) {
+    if policy.lists_prices() && !state.items.is_empty() && !subscription::is_listed(state, policy) {
         // It keeps the tier that it had, so only what is sold can differ.
-        let prices: Vec<&str> = state.items.iter().map(|item| item.price.id.as_str()).collect();
-        let expected = "a price of the [[price]] list";
-        return Some(Difference::new(Kind::UnlistedPrice, id.as_str(), expected, prices.join(", ")));
+        let Finding { subject, expected, actual, .. } = unlisted_price(id, state);
+        return Some(Difference::new(Kind::UnlistedPrice, subject, expected, actual));
     }
     let tier = tier_of(state, policy);
     let is_alike = tier == here.tier && at_stripe == held;
@@ -284,6 +287,18 @@ fn plan_difference(id: &SubscriptionId, state: &State, here: &SubscriptionHere, 
         let (expected, actual) = (plan(tier.as_deref(), &at_stripe), plan(here.tier.as_deref(), &held));
         Difference::new(Kind::SubscriptionTier, id.as_str(), expected, actual)
     })
+}
+
+/// The finding of a subscription none of whose prices is listed.
+#[must_use]
+pub fn unlisted_price(id: &SubscriptionId, state: &State) -> Finding {
+    let prices: Vec<&str> = state.items.iter().map(|item| item.price.id.as_str()).collect();
+    Finding {
+        kind: Kind::UnlistedPrice.as_str(),
+        subject: id.to_string(),
+        expected: prices.join(", "),
+        actual: "none of these is in [[price]]".into(),
+    }
 }
 
 fn tier_of(state: &State, policy: &Policy) -> Option<String> {

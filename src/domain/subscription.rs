@@ -252,9 +252,7 @@ pub fn standing(
 ) -> Option<Standing> {
     let current = known.current()?;
     let own = listed_tier(&current.state, policy);
-    // Who lists nothing misses nothing.
-    let unlisted =
-        !policy.catalogue.is_empty() && !current.state.items.is_empty() && !is_listed(&current.state, policy);
+    let unlisted = policy.lists_prices() && !current.state.items.is_empty() && !is_listed(&current.state, policy);
     let tier = match &own {
         Some((_, tier)) => Some(tier.clone()),
         None if unlisted => known.listed.as_ref().and_then(|listed| listed.tier.clone()),

@@ -8,13 +8,11 @@ use crate::domain::event::{Event, Price, Subscription, SubscriptionItem, Unit, U
 use crate::domain::facts::{AccountTier, Asked, Facts};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::policy::Policy;
-use crate::domain::reconcile::Kind;
+use crate::domain::reconcile::unlisted_price;
 use crate::domain::subscription::{
     Access, Contribution, Item, Known, PaidPeriod, Snapshot, Standing, State, access, account_tier, standing,
 };
 
-/// The finding of a subscription whose prices are not in the price list.
-const UNLISTED_PRICE: &str = Kind::UnlistedPrice.as_str();
 /// The finding of a subscription in a status that is new to us.
 const UNKNOWN_STATUS: &str = "unknown_status";
 
@@ -183,16 +181,9 @@ impl Stood {
     fn save(&self, known: Known) -> Vec<Effect> {
         let Some(standing) = &self.standing else { return Vec::new() };
         let subject = standing.id.to_string();
-        let prices: Vec<&str> = standing.state.items.iter().map(|item| item.price.id.as_str()).collect();
-        let unlisted = Finding {
-            kind: UNLISTED_PRICE,
-            subject: subject.clone(),
-            expected: "a price of the [[price]] list".into(),
-            actual: prices.join(", "),
-        };
         let status = Finding {
             kind: UNKNOWN_STATUS,
-            subject: subject.clone(),
+            subject,
             expected: "a status that billingd knows; until then it gives no access".into(),
             actual: standing.state.status.clone(),
         };
@@ -201,7 +192,7 @@ impl Stood {
         };
         vec![
             Effect::SaveSubscription(Box::new(known), Box::new(standing.clone())),
-            tell(standing.unlisted, unlisted),
+            tell(standing.unlisted, unlisted_price(&standing.id, &standing.state)),
             tell(self.unknown_status, status),
         ]
     }

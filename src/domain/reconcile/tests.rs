@@ -127,7 +127,7 @@ fn subscriptions_are_compared() {
             "unlisted, so it keeps its tier",
             Some(state("active", &["new"])),
             Some(here("active", Some("basic"), &["new"])),
-            "unlisted_price: a price of the [[price]] list | new",
+            "unlisted_price: new | none of these is in [[price]]",
         ),
         (
             "unknown here",
@@ -147,7 +147,8 @@ fn subscriptions_are_compared() {
 
 #[test]
 fn no_price_is_missed_where_none_is_listed() {
-    let policy = Policy { catalogue: Catalogue::default(), ..policy() };
+    let credits = Credits { basis: Basis::AmountPaid(None), ..policy().credits };
+    let policy = Policy { catalogue: Catalogue::default(), credits, ..policy() };
     let id = SubscriptionId::parse("sub_1").expect("an id");
     for (name, sold, expected) in
         [("alike", "new", ""), ("another price", "old", "subscription_tier: no tier by 1 × new | no tier by 1 × old")]
@@ -159,6 +160,9 @@ fn no_price_is_missed_where_none_is_listed() {
             "{name}"
         );
     }
+    let by_list = Policy { credits: Credits { basis: Basis::Catalogue, ..policy.credits.clone() }, ..policy };
+    let found = of_subscription(&id, Some(&state("active", &["new"])), Some(&here("active", None, &["new"])), &by_list);
+    assert_eq!(told(&found), "unlisted_price: new | none of these is in [[price]]", "an empty list is one");
 }
 
 fn invoice(status: &str, amount_paid: i64, price_id: &str) -> Invoice {

@@ -379,16 +379,18 @@ fn findings_say_what_is_and_what_should_be() {
                 .effects
                 .into_iter()
                 .filter_map(|effect| match effect {
-                    Effect::OpenFinding(finding) => Some(finding.actual),
+                    Effect::OpenFinding(finding) => Some(format!("{} | {}", finding.expected, finding.actual)),
                     _ => None,
                 })
                 .collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
+    let unlisted = |prices: &str| format!("{prices} | none of these is in [[price]]");
+    let dormant = || "a status that billingd knows; until then it gives no access | dormant".to_owned();
     assert_eq!(findings(to(&["pro"])), [""; 0]);
-    assert_eq!(findings(to(&["new", "newer"])), ["new, newer"]);
-    assert_eq!(findings(in_status("dormant", &["pro"])), ["dormant"]);
-    assert_eq!(findings(in_status("dormant", &["new"])), ["new", "dormant"]);
+    assert_eq!(findings(to(&["new", "newer"])), [unlisted("new, newer")]);
+    assert_eq!(findings(in_status("dormant", &["pro"])), [dormant()]);
+    assert_eq!(findings(in_status("dormant", &["new"])), [unlisted("new"), dormant()]);
 }
 
 #[test]
