@@ -18,6 +18,7 @@ use crate::domain::event::{Body, Customer, Event, Subscription, UnixSeconds};
 use crate::domain::ids::EventId;
 use crate::domain::subscription::State;
 use crate::ops::ingest::{Answer, Delivery, Errand};
+use crate::ops::reconcile::account;
 use crate::ops::seen::Seen;
 use crate::store::events::{self, Source};
 use crate::store::payload::Payload;
@@ -97,6 +98,9 @@ pub enum AdoptError {
     /// The key opens the other mode.
     #[error("stripe.api_key opens {} mode, and these books are of {} mode; give the key of that mode", mode(.0), mode(&!.0))]
     OtherMode(bool),
+    /// The key opens another account.
+    #[error("{}", account::ANOTHER)]
+    OtherAccount,
     /// What Stripe told is not what was asked for.
     #[error("Stripe told of something that is no {0}; nothing is changed; try again")]
     Garbage(&'static str),
@@ -145,6 +149,9 @@ pub fn plan<B: Look>(
     let (api, livemode) = (place.api, errand.rules().policy.livemode);
     if let Some(other) = lists::livemode(api)?.filter(|told| *told != livemode) {
         return Err(AdoptError::OtherMode(other));
+    }
+    if account::is_another(place.books, api, &errand.rules().policy, now / 1000)? {
+        return Err(AdoptError::OtherAccount);
     }
     let began = api.time().unwrap_or(now / 1000);
     let plan = Plan { events: Spool::create(place.folder)?, report: Adopted::default() };

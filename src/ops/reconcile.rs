@@ -5,7 +5,7 @@
 //! `money.rs` (refunds and disputes), `books.rs` (what needs nobody else), `conclude.rs` (what is written down). All walk
 //! through pages, and keep in memory only what differs. `run.rs` is what they share.
 
-mod account;
+pub(super) mod account;
 mod backfill;
 mod books;
 mod checkouts;

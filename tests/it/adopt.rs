@@ -67,6 +67,18 @@ fn puts(fake: &FakeStripe, id: &str, customer: &str, price: &str, status: &str) 
     );
 }
 
+/// Story: the key was copied from the dashboard of another shop.
+#[test]
+fn nothing_is_adopted_from_another_account() {
+    let billing = Setup::new().toml(CATALOGUE).spawn();
+    billing.stripe_sends(&invoice_paid(Shape::New, "evt_1", "in_1", "cus_9", 2_000));
+    let fake = running(Shape::New);
+    assert!(matches!(adopts_at(&billing, &fake, NOW, true), Err(AdoptError::OtherAccount)));
+    assert_eq!(billing.rows("SELECT count(*) FROM accounts WHERE account_id <> 'cus_9'"), ["0"]);
+    fake.put(invoice_paid(Shape::New, "evt_1", "in_1", "cus_9", 2_000));
+    assert_eq!(adopts_at(&billing, &fake, NOW, true).expect("an adoption").customers, 3);
+}
+
 const ACCOUNTS: &str = "SELECT account_id, reference, tier FROM v_accounts ORDER BY 1";
 
 #[test]

@@ -1,15 +1,22 @@
 //! Whether the key opens the account that these books are of: Stripe knows the events that it delivered here, or what
 //! they are about.
 
+use crate::domain::event::UnixSeconds;
 use crate::domain::facts::Asked;
-use crate::store::compare;
+use crate::domain::policy::Policy;
+use crate::store::look::Look;
+use crate::store::{StoreError, compare};
 use crate::stripe::ask;
-use crate::stripe::client::path;
+use crate::stripe::client::{Api, path};
 
 use super::run::{REACH_S, Run, Trouble};
 
 /// Stripe forgets an event some time within its last day.
 const LAST_DAY_S: i64 = 86_400;
+
+/// What to tell when the key opens another account.
+pub(in crate::ops) const ANOTHER: &str = "stripe.api_key opens another account than the one these webhooks come from: Stripe knows none of the events that \
+     were delivered here last; give the key of that account";
 
 /// Where objects are read, by how their ids begin.
 const COLLECTIONS: [(&str, &str); 6] = [
@@ -21,24 +28,35 @@ const COLLECTIONS: [(&str, &str); 6] = [
     ("re_", "/v1/refunds"),
 ];
 
-/// Asks for the newest events that were delivered here. Where there are none, or there is no answer, nobody can tell.
+/// Nothing is compared with the books of another account.
 pub(super) fn check(run: &mut Run<'_>) -> Result<(), Trouble> {
-    let (policy, since) = (&run.rules.policy, run.started - REACH_S + LAST_DAY_S);
-    let account = policy.connected_account.as_deref();
-    let ours =
-        run.place.reader.read(|connection| compare::delivered_lately(connection, since, policy.livemode, account))?;
-    for (event, object) in &ours {
-        // One may be a sample that somebody sent, but hardly all of them.
-        let is_known = !matches!(ask::event(run.place.api, event), Ok(Asked::Gone));
-        if is_known || object.as_deref().is_some_and(|object| is_object_known(run, object)) {
-            return Ok(());
-        }
-    }
-    if ours.is_empty() { Ok(()) } else { Err(Trouble::OtherAccount) }
+    let is_another = is_another(run.place.reader, run.place.api, &run.rules.policy, run.started)?;
+    if is_another { Err(Trouble::OtherAccount) } else { Ok(()) }
+}
+
+/// Whether the key opens another account: asks for the newest events that were delivered here. Where there are none, or
+/// there is no answer, nobody can tell.
+///
+/// # Errors
+/// [`StoreError`].
+pub(in crate::ops) fn is_another(
+    books: &impl Look,
+    api: &dyn Api,
+    policy: &Policy,
+    now: UnixSeconds,
+) -> Result<bool, StoreError> {
+    let (since, account) = (now - REACH_S + LAST_DAY_S, policy.connected_account.as_deref());
+    let ours = books.look(|connection| compare::delivered_lately(connection, since, policy.livemode, account))?;
+    // One may be a sample that somebody sent, but hardly all of them.
+    let is_known = |(event, object): &(_, Option<String>)| {
+        !matches!(ask::event(api, event), Ok(Asked::Gone))
+            || object.as_deref().is_some_and(|object| is_object_known(api, object))
+    };
+    Ok(!ours.is_empty() && !ours.iter().any(is_known))
 }
 
 /// Stripe has it, or does not say that it has not.
-fn is_object_known(run: &Run<'_>, id: &str) -> bool {
+fn is_object_known(api: &dyn Api, id: &str) -> bool {
     let Some((_, collection)) = COLLECTIONS.iter().find(|(prefix, _)| id.starts_with(prefix)) else { return false };
-    !matches!(ask::object(run.place.api, &path(collection, id), &[]), Ok(Asked::Gone))
+    !matches!(ask::object(api, &path(collection, id), &[]), Ok(Asked::Gone))
 }

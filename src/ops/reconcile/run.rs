@@ -9,7 +9,7 @@ use crate::store::{StoreError, compare, findings};
 use crate::stripe::ask::NoAnswer;
 use crate::stripe::client::Kind as ApiKind;
 
-use super::{Counts, Options, Place, Rules};
+use super::{Counts, Options, Place, Rules, account};
 
 /// An event that was told to Stripe's list late is fetched by the next run: so far back it looks once more, in seconds.
 const OVERLAP_S: i64 = 3_600;
@@ -165,10 +165,7 @@ impl<'a> Run<'a> {
             }
             Err(Trouble::OtherAccount) => {
                 (self.is_over, self.key_fits) = (true, false);
-                self.cut_short.push(format!(
-                    "{name}: stripe.api_key opens another account than the one these webhooks come from: Stripe knows \
-                     none of the events that were delivered here last; give the key of that account"
-                ));
+                self.cut_short.push(format!("{name}: {}", account::ANOTHER));
             }
             Err(Trouble::TooMany(left)) => {
                 self.cut_short.push(format!(
