@@ -16,7 +16,7 @@ use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
 use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice, UrlSource};
-use crate::domain::alert::Thresholds;
+use crate::domain::alert::{DELIVERIES_MIN, MISMATCHED_HOURS_MIN, Thresholds};
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
@@ -312,6 +312,8 @@ pub fn scope(config: &Config) -> Scope {
             pending_age_s: seconds(config.alerts.pending_age),
             failed_age_s: seconds(config.alerts.failed_age),
             success_rate_millionths: config.alerts.success_rate.millionths(),
+            mismatched_count: DELIVERIES_MIN,
+            mismatched_hours: MISMATCHED_HOURS_MIN,
         },
         due: Arc::new(move |now| jobs::due(&scheduled, now)),
     }

@@ -60,6 +60,7 @@ pub fn read(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<R
         room: disk::room(database).ok(),
         wal_bytes: disk::wal_bytes(database),
         answers: alerts::answers(connection, now / 1000)?,
+        mismatched_hours: alerts::mismatched_hours(connection, now / 1000)?,
         missed: missed(&told),
         silence: silent.first().map(|found| silence(found, &told)),
         dead_letters: health::dead_letters(connection)?,
@@ -131,7 +132,7 @@ fn overdue(
 pub enum Answered {
     /// It is authentic, and answered 2xx.
     Well,
-    /// It is authentic, and refused for its time; or it is answered 5xx.
+    /// It is authentic, and refused or answered 5xx.
     Badly,
     /// It is signed with none of our secrets.
     Mismatched,

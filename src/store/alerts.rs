@@ -28,6 +28,18 @@ pub fn answers(connection: &Connection, now: UnixSeconds) -> Result<Answers, Sto
         })?)
 }
 
+/// In how many of the same hours something was signed with none of our secrets.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn mismatched_hours(connection: &Connection, now: UnixSeconds) -> Result<i64, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT count(*) AS hours FROM deliveries WHERE hour > :now / 3600 - :hours AND mismatched > 0",
+        )?
+        .query_row(named_params! { ":now": now, ":hours": HOURS }, |row| row.get("hours"))?)
+}
+
 /// Adds to the answers of some hours since the epoch, and forgets those that nobody looks at any more.
 ///
 /// # Errors
@@ -121,6 +133,8 @@ mod tests {
         add(1_000, 10, 20, 30, NOW);
         add(1_000, 100, 200, 300, NOW);
         assert_eq!((seen(NOW), seen(NOW + 3_600)), ((111, 222, 333), (110, 220, 330)));
+        let mismatched_in = |now: UnixSeconds| mismatched_hours(&server.connection, now).unwrap();
+        assert_eq!((mismatched_in(NOW), mismatched_in(NOW + 3_600)), (2, 1));
         add(1_001, 1_000, 0, 0, NOW + 3_600);
         assert_eq!(seen(NOW), (1_110, 220, 330), "the hour that nobody looks at any more is deleted");
     }
@@ -161,6 +175,7 @@ mod tests {
         assert_eq!(health::pending(&server.connection, 30_000).unwrap().count, 0);
         health::open_findings(&server.connection).unwrap();
         answers(&server.connection, NOW).unwrap();
+        mismatched_hours(&server.connection, NOW).unwrap();
         let all = "SELECT count(*) FROM events WHERE processed_at < 9";
         server.connection.query_row(all, [], |_| Ok(())).unwrap_err();
     }
