@@ -110,13 +110,7 @@ async fn deliver(
 }
 
 /// Nothing of a body is parsed before its signature has been verified.
-fn authenticate(
-    public: &Public,
-    index: usize,
-    headers: &HeaderMap,
-    body: &[u8],
-    received: i64,
-) -> Result<(), Refusal> {
+fn authenticate(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<(), Refusal> {
     let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
     let secret = endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
