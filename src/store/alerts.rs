@@ -21,7 +21,7 @@ pub fn answers(connection: &Connection, now: UnixSeconds) -> Result<Answers, Sto
         .prepare_cached(
             "SELECT coalesce(sum(good), 0) AS good, coalesce(sum(bad), 0) AS bad,
                     coalesce(sum(mismatched), 0) AS mismatched
-             FROM deliveries WHERE hour > :now / 3600 - :hours",
+             FROM deliveries WHERE hour > :now / 3600 - :hours AND hour <= :now / 3600",
         )?
         .query_row(named_params! { ":now": now, ":hours": HOURS }, |row| {
             Ok(Answers { good: row.get("good")?, bad: row.get("bad")?, mismatched: row.get("mismatched")? })
@@ -35,12 +35,14 @@ pub fn answers(connection: &Connection, now: UnixSeconds) -> Result<Answers, Sto
 pub fn mismatched_hours(connection: &Connection, now: UnixSeconds) -> Result<i64, StoreError> {
     Ok(connection
         .prepare_cached(
-            "SELECT count(*) AS hours FROM deliveries WHERE hour > :now / 3600 - :hours AND mismatched > 0",
+            "SELECT count(*) AS hours FROM deliveries
+             WHERE hour > :now / 3600 - :hours AND hour <= :now / 3600 AND mismatched > 0",
         )?
         .query_row(named_params! { ":now": now, ":hours": HOURS }, |row| row.get("hours"))?)
 }
 
-/// Adds to the answers of some hours since the epoch, and forgets those that nobody looks at any more.
+/// Forgets the hours that nobody looks at any more, or that were counted by a clock that was ahead, and adds to the answers
+/// of some hours since the epoch.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -49,6 +51,10 @@ pub fn add_answers(
     hours: &BTreeMap<i64, Answers>,
     now: UnixSeconds,
 ) -> Result<(), StoreError> {
+    // First: an hour may begin between `now` and what was counted last.
+    connection
+        .prepare_cached("DELETE FROM deliveries WHERE hour <= :now / 3600 - :hours OR hour > :now / 3600")?
+        .execute(named_params! { ":now": now, ":hours": HOURS })?;
     for (hour, Answers { good, bad, mismatched }) in hours {
         connection
             .prepare_cached(
@@ -58,9 +64,6 @@ pub fn add_answers(
             )?
             .execute(named_params! { ":hour": hour, ":good": good, ":bad": bad, ":mismatched": mismatched })?;
     }
-    connection
-        .prepare_cached("DELETE FROM deliveries WHERE hour <= :now / 3600 - :hours")?
-        .execute(named_params! { ":now": now, ":hours": HOURS })?;
     Ok(())
 }
 
@@ -136,7 +139,30 @@ mod tests {
         let mismatched_in = |now: UnixSeconds| mismatched_hours(&server.connection, now).unwrap();
         assert_eq!((mismatched_in(NOW), mismatched_in(NOW + 3_600)), (2, 1));
         add(1_001, 1_000, 0, 0, NOW + 3_600);
-        assert_eq!(seen(NOW), (1_110, 220, 330), "the hour that nobody looks at any more is deleted");
+        assert_eq!(seen(NOW + 3_600), (1_110, 220, 330));
+        assert_eq!(seen(NOW), (110, 220, 330), "the hour that nobody looks at any more is deleted");
+    }
+
+    #[test]
+    fn what_a_clock_counted_that_was_ahead_is_not_looked_at_and_forgotten() {
+        const YEAR_H: i64 = 365 * 24;
+        let (_folder, server) = books();
+        let add = |hour: i64, mismatched: i64, now: UnixSeconds| {
+            let hours = BTreeMap::from([(hour, Answers { good: 0, bad: 1, mismatched })]);
+            add_answers(&server.connection, &hours, now).unwrap();
+        };
+        let seen = |now: UnixSeconds| {
+            let day = answers(&server.connection, now).unwrap();
+            (day.bad, day.mismatched, mismatched_hours(&server.connection, now).unwrap())
+        };
+        let ahead = NOW + YEAR_H * 3_600;
+        add(1_000 + YEAR_H, 1, ahead);
+        assert_eq!((seen(ahead), seen(NOW)), ((1, 1, 1), (0, 0, 0)));
+        add(1_000, 0, NOW);
+        assert_eq!((seen(ahead), seen(NOW)), ((0, 0, 0), (1, 0, 0)));
+        // The next hour began before this was written.
+        add(1_001, 7, NOW);
+        assert_eq!((seen(NOW), seen(NOW + 3_600)), ((1, 0, 0), (2, 7, 1)));
     }
 
     #[test]
