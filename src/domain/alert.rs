@@ -328,10 +328,12 @@ fn wal(bytes: u64) -> Option<Condition> {
             "wal",
             None,
             format!(
-                "the write-ahead log has grown to {} MiB: some program reads the database without an end",
+                "the write-ahead log has grown to {} MiB: something has read the database for long, such as a backup, a \
+                 `billingd verify` or another program",
                 bytes >> 20
             ),
-            "`fuser -v` with the path of the database shows which; end it",
+            "a backup and a verify end by themselves; of other programs `fuser -v` with the path of the database shows \
+             which; end it",
         )
     })
 }

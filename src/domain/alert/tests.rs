@@ -183,7 +183,10 @@ fn jobs_and_the_machine() {
     check(&Readings { wal_bytes: WAL_BYTES_MAX, ..Readings::default() }, &[]);
     check(
         &Readings { wal_bytes: 80 << 20, ..Readings::default() },
-        &["wal: the write-ahead log has grown to 80 MiB: some program reads the database without an end"],
+        &[
+            "wal: the write-ahead log has grown to 80 MiB: something has read the database for long, such as a backup, a \
+           `billingd verify` or another program",
+        ],
     );
     check(
         &Readings { storage: Some("the writer has not moved for 21 s".into()), ..Readings::default() },
