@@ -113,6 +113,7 @@ impl Service {
         meta::set(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
         meta::set(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
         let alerts_held = store::alerts::held(database.connection())?;
+        store::jobs::end_cut_short(database.connection())?;
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
