@@ -16,7 +16,7 @@ use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
 use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice, UrlSource};
-use crate::domain::alert::Thresholds;
+use crate::domain::alert::{DELIVERIES_MIN, MISMATCHED_HOURS_MIN, Thresholds};
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
@@ -91,8 +91,8 @@ pub struct Service {
     writer: Writer<Ingest>,
     writer_thread: JoinHandle<()>,
     jobs: Jobs,
-    watch: JoinHandle<()>,
-    /// Ends the jobs, the resolver and the watch.
+    watch: watch::Running,
+    /// Ends the jobs and the resolver.
     stop: Stop,
     grace: Duration,
 }
@@ -113,6 +113,7 @@ impl Service {
         meta::set(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
         meta::set(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
         let alerts_held = store::alerts::held(database.connection())?;
+        store::jobs::end_cut_short(database.connection())?;
         let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
         let reader = Reader::open(&path, READERS)?;
         let duplicates = Duplicates::default();
@@ -176,7 +177,7 @@ impl Service {
             held: alerts_held,
             tally,
         };
-        let watch = watch::start(watch, writer.clone(), surroundings.clock, surroundings.watch_every, stop.clone())
+        let watch = watch::start(watch, writer.clone(), surroundings.clock, surroundings.watch_every)
             .context("the thread of the watch cannot be started")?;
         let grace = config.server.shutdown_grace;
         let server = http::serve_public(Arc::clone(&public), listener, WORKERS, grace / PHASES)?;
@@ -218,7 +219,8 @@ impl Service {
         self.jobs.ask(jobs::BACKUP)
     }
 
-    /// Tells the jobs, the resolver, the watch and the private listener to end; the public one may still serve.
+    /// Tells the jobs, the resolver and the private listener to end; the public one may still serve, and what it answers
+    /// is watched.
     pub fn stop_work(&self) {
         self.stop.set();
         self.jobs.stop();
@@ -227,13 +229,14 @@ impl Service {
         }
     }
 
-    /// Waits for the running job, the private listener and the writer, once the public listener has ended: what was
-    /// taken is on disk when this returns.
+    /// Waits for the running job, the private listener, the watch and the writer, once the public listener has ended: what
+    /// was taken is on disk when this returns, and how it was answered.
     ///
     /// # Errors
     /// When the writer does not end in time; nothing that was answered is lost.
     pub async fn drain(self) -> anyhow::Result<()> {
         self.stop_work();
+        self.watch.stop();
         let (now, phase) = (Instant::now(), self.grace / PHASES);
         // A request to Stripe that hangs holds up its thread, but nobody else: what it would have told is asked again.
         if !ends_until(&self.jobs.into_thread(), now + phase).await {
@@ -242,8 +245,8 @@ impl Service {
         if let Some(private) = self.private {
             private.ended(now + phase).await;
         }
-        if !ends_until(&self.watch, now + phase).await {
-            tracing::warn!("what was told last is not written; the next start may tell it again");
+        if !ends_until(&self.watch.thread, now + phase).await {
+            tracing::warn!("what was told and answered last is not written; the next start may tell it again");
         }
         let writer = self.writer;
         let stopping = tokio::task::spawn_blocking(move || writer.stop());
@@ -312,6 +315,8 @@ pub fn scope(config: &Config) -> Scope {
             pending_age_s: seconds(config.alerts.pending_age),
             failed_age_s: seconds(config.alerts.failed_age),
             success_rate_millionths: config.alerts.success_rate.millionths(),
+            mismatched_count: DELIVERIES_MIN,
+            mismatched_hours: MISMATCHED_HOURS_MIN,
         },
         due: Arc::new(move |now| jobs::due(&scheduled, now)),
     }

@@ -67,7 +67,7 @@ pub fn table<D: Desk>(config: &Config, rules: &Rules, stripe: Option<Stripe>, he
     table
 }
 
-/// When each job that has a schedule should have begun last. What is so little late that it may still run is left out.
+/// When each job that has a schedule should have begun last. What is hardly late is left out.
 #[must_use]
 pub fn due(config: &Config, now: UnixSeconds) -> Vec<(&'static str, UnixSeconds)> {
     scheduled(config).filter_map(|(job, schedule)| Some((job, schedule.last_due(now - LATE_S)?))).collect()

@@ -46,7 +46,22 @@ pub(super) struct Watch {
     pub(super) tally: Tally,
 }
 
-/// Starts looking, until `stop` is set. The thread ends when all that it has seen is written.
+/// A watch that looks.
+#[derive(Debug)]
+pub(super) struct Running {
+    stop: Stop,
+    /// It ends after [`Running::stop`], when all that was seen, and how deliveries were answered, is written.
+    pub(super) thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends the looking. What is answered afterwards is not counted any more.
+    pub(super) fn stop(&self) {
+        self.stop.set();
+    }
+}
+
+/// Starts looking.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -55,29 +70,30 @@ pub(super) fn start(
     desk: impl Desk + Send + 'static,
     clock: fn() -> UnixMillis,
     every: Duration,
-    stop: Stop,
-) -> std::io::Result<JoinHandle<()>> {
+) -> std::io::Result<Running> {
     let Watch { scope, health, reader, sink, who, held, tally } = watch;
-    // What does not fit into it is out of date soon.
-    let (kept, to_keep) = sync_channel(1);
+    let (outbox, to_keep) = Outbox::new();
     let alerts = Alerts::held(held.clone());
+    let stop = Stop::default();
     let keeper = std::thread::Builder::new()
         .name("watch-keeper".into())
         .spawn(move || Keeper { desk, tally, written: held }.run(&to_keep))?;
     let caller = Caller { sink, who, patience: Patience::default() };
-    let mut watcher = Watcher { scope, health, reader, caller, alerts, untold: BTreeSet::new(), kept };
-    std::thread::Builder::new().name("watch".into()).spawn(move || {
-        while !stop.wait(every) {
-            let look = AssertUnwindSafe(|| watcher.look(clock(), &stop));
+    let mut watcher = Watcher { scope, health, reader, caller, alerts, untold: BTreeSet::new(), outbox };
+    let ends = stop.clone();
+    let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
+        while !ends.wait(every) {
+            let look = AssertUnwindSafe(|| watcher.look(clock(), &ends));
             if catch_unwind(look).is_err() {
                 tracing::error!("a bug: a look at what a person should know panicked; please report it");
             }
         }
-        watcher.keep(clock() / 1000);
+        watcher.outbox.hand_over(watcher.alerts.all(), clock() / 1000);
         drop(watcher);
         // It cannot do more than log.
         drop(keeper.join());
-    })
+    })?;
+    Ok(Running { stop, thread })
 }
 
 struct Watcher {
@@ -88,7 +104,7 @@ struct Watcher {
     alerts: Alerts,
     /// What was to be told at the last look, and could not.
     untold: BTreeSet<(String, State)>,
-    kept: SyncSender<(Vec<Alert>, UnixSeconds)>,
+    outbox: Outbox,
 }
 
 impl Watcher {
@@ -109,7 +125,7 @@ impl Watcher {
             self.untold.remove(&key(&notice));
             self.alerts.told(&notice);
         }
-        self.keep(now / 1000);
+        self.outbox.offer(self.alerts.all(), now / 1000);
     }
 
     fn conditions(&self, now: UnixMillis) -> Vec<Condition> {
@@ -128,10 +144,28 @@ impl Watcher {
         }
         conditions
     }
+}
+
+/// What stands, and when it was seen.
+type Stand = (Vec<Alert>, UnixSeconds);
+
+/// The way from the watcher to the keeper. It holds one stand: what does not fit is out of date soon.
+struct Outbox(SyncSender<Stand>);
+
+impl Outbox {
+    fn new() -> (Self, Receiver<Stand>) {
+        let (outbox, to_keep) = sync_channel(1);
+        (Self(outbox), to_keep)
+    }
 
     /// Waits for nobody: what cannot be handed over now comes with the next look.
-    fn keep(&self, now: UnixSeconds) {
-        drop(self.kept.try_send((self.alerts.all().to_vec(), now)));
+    fn offer(&self, alerts: &[Alert], now: UnixSeconds) {
+        drop(self.0.try_send((alerts.to_vec(), now)));
+    }
+
+    /// Waits until it is taken: there is no next look.
+    fn hand_over(&self, alerts: &[Alert], now: UnixSeconds) {
+        drop(self.0.send((alerts.to_vec(), now)));
     }
 }
 
@@ -201,7 +235,7 @@ struct Keeper<D> {
 }
 
 impl<D: Desk> Keeper<D> {
-    fn run(mut self, to_keep: &Receiver<(Vec<Alert>, UnixSeconds)>) {
+    fn run(mut self, to_keep: &Receiver<Stand>) {
         for (alerts, now) in to_keep {
             if let Err(error) = self.keep(alerts, now) {
                 tracing::warn!(%error, "what was told is not written; a restart would tell it again");
@@ -220,6 +254,24 @@ impl<D: Desk> Keeper<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_stand_waits_for_its_turn() {
+        let (outbox, to_keep) = Outbox::new();
+        let (over, is_over) = sync_channel(1);
+        for now in [1, 2] {
+            outbox.offer(&[], now);
+        }
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                outbox.hand_over(&[], 3);
+                over.send(())
+            });
+            let waits = is_over.recv_timeout(Duration::from_millis(20)).is_err();
+            assert_eq!((to_keep.recv(), waits), (Ok((vec![], 1)), true), "the second one found no room");
+            assert_eq!(to_keep.recv(), Ok((vec![], 3)));
+        });
+    }
 
     #[test]
     fn who_does_not_listen_is_tried_ever_more_rarely() {

@@ -21,6 +21,10 @@ pub const WAL_BYTES_MAX: u64 = 64 << 20;
 /// sends it again.
 pub const DELIVERIES_MIN: i64 = 10;
 
+/// Over so many hours wrong signatures must be spread: a stranger who tries something is gone by then, while Stripe tries
+/// each event again after minutes and after hours.
+pub const MISMATCHED_HOURS_MIN: i64 = 3;
+
 /// What the last reconciliation saw of Stripe's side tells nothing about today when it is older, in seconds.
 const RUN_AGE_MAX_S: i64 = 2 * 86_400;
 
@@ -35,6 +39,8 @@ pub struct Readings {
     pub wal_bytes: u64,
     /// Our answers of the last 24 h.
     pub answers: Answers,
+    /// In how many of these hours something was signed with none of our secrets.
+    pub mismatched_hours: i64,
     /// What Stripe did not deliver, as the last complete reconciliation saw it.
     pub missed: Option<Missed>,
     /// The open finding that Stripe delivers nothing at all.
@@ -74,7 +80,7 @@ pub struct Room {
 pub struct Answers {
     /// Authentic, and answered 2xx.
     pub good: i64,
-    /// Authentic, and refused for their time; or answered 5xx.
+    /// Authentic, and refused or answered 5xx.
     pub bad: i64,
     /// Signed with none of our secrets.
     pub mismatched: i64,
@@ -133,6 +139,10 @@ pub struct Thresholds {
     pub failed_age_s: i64,
     /// The share of good answers, in millionths.
     pub success_rate_millionths: u32,
+    /// So many deliveries must be signed wrongly.
+    pub mismatched_count: i64,
+    /// In so many different hours.
+    pub mismatched_hours: i64,
 }
 
 /// Something that a person should know now.
@@ -154,7 +164,7 @@ pub fn conditions(seen: &Readings, thresholds: &Thresholds, now: UnixSeconds) ->
     let mut conditions = Vec::new();
     conditions.extend(seen.storage.as_deref().map(storage));
     conditions.extend(seen.room.and_then(disk));
-    conditions.extend(signature(seen.answers));
+    conditions.extend(signature(seen, thresholds));
     conditions.extend(success_rate(seen.answers, thresholds));
     conditions.extend(seen.silence.map(|silence| silent(silence, now)));
     // Of silence all of it is undelivered; once is enough.
@@ -208,12 +218,14 @@ pub fn disk(room: Room) -> Option<Condition> {
     })
 }
 
-/// Nothing at all was authentic: then it is not somebody else who signs wrongly.
-fn signature(answers: Answers) -> Option<Condition> {
-    let Answers { good, bad, mismatched } = answers;
+/// Nothing at all was authentic, and wrong signatures keep coming: then it is hardly somebody else who signs wrongly.
+fn signature(seen: &Readings, thresholds: &Thresholds) -> Option<Condition> {
+    let Answers { good, bad, mismatched } = seen.answers;
+    let keep_coming =
+        mismatched >= thresholds.mismatched_count.max(1) && seen.mismatched_hours >= thresholds.mismatched_hours;
     let requests =
         if mismatched == 1 { "the only request".into() } else { format!("every one of {mismatched} requests") };
-    (good == 0 && bad == 0 && mismatched > 0).then(|| {
+    (good == 0 && bad == 0 && keep_coming).then(|| {
         Condition::new(
             "signature",
             None,
@@ -316,10 +328,12 @@ fn wal(bytes: u64) -> Option<Condition> {
             "wal",
             None,
             format!(
-                "the write-ahead log has grown to {} MiB: some program reads the database without an end",
+                "the write-ahead log has grown to {} MiB: something has read the database for long, such as a backup, a \
+                 `billingd verify` or another program",
                 bytes >> 20
             ),
-            "`fuser -v` with the path of the database shows which; end it",
+            "a backup and a verify end by themselves; of other programs `fuser -v` with the path of the database shows \
+             which; end it",
         )
     })
 }

@@ -31,18 +31,13 @@ impl Rejections {
 
     /// Counts one more; now and then also writes how many there were.
     pub(super) fn count(&self, code: &'static str, now: UnixMillis) {
-        let untold = {
+        let to_tell = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = counts.entry(code).or_default();
-            count.all += 1;
-            count.untold += 1;
-            if count.told_at.is_some_and(|told_at| now - told_at < LOG_EVERY_MS) {
-                return;
-            }
-            count.told_at = Some(now);
-            std::mem::take(&mut count.untold)
+            counts.entry(code).or_default().more(now)
         };
-        tracing::warn!(reason = code, count = untold, "{} were refused", self.what);
+        if let Some(count) = to_tell {
+            tracing::warn!(reason = code, count, "{} were refused", self.what);
+        }
     }
 
     /// How many were refused so far, by reason.
@@ -50,5 +45,44 @@ impl Rejections {
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(code, count)| (*code, count.all)).collect()
+    }
+}
+
+impl Count {
+    /// One more; returns how many there were since it was told last, if it is time to tell again. If the clock was set
+    /// back it is.
+    fn more(&mut self, now: UnixMillis) -> Option<u64> {
+        self.all += 1;
+        self.untold += 1;
+        if self.told_at.is_some_and(|told_at| (0..LOG_EVERY_MS).contains(&(now - told_at))) {
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_in_ten_seconds_tells_how_many_there_were_whatever_the_clock_does() {
+        const NOW: UnixMillis = 1_790_000_000_000;
+        let mut count = Count::default();
+        for (after_ms, told) in [
+            (0, Some(1)),
+            (0, None),
+            (9_999, None),
+            (10_000, Some(3)),
+            (19_999, None),
+            (9_999, Some(2)),
+            (-86_400_000, Some(1)),
+            (-86_400_000 + 9_999, None),
+            (-86_400_000 + 10_000, Some(2)),
+        ] {
+            assert_eq!(count.more(NOW + after_ms), told, "after {after_ms} ms");
+        }
+        assert_eq!((count.all, count.untold), (9, 0));
     }
 }

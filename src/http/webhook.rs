@@ -47,7 +47,7 @@ async fn receive(public: Arc<Public>, index: usize, request: HttpRequest, payloa
         }
         Ok(Err(refusal)) => {
             public.rejections.count(refusal.code, (public.clock)());
-            if let Some(how) = refusal.answered() {
+            if let Some(how) = refusal.answered(is_authentic.get()) {
                 public.tally.note(how, (public.clock)());
             }
             if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
@@ -80,8 +80,9 @@ async fn deliver(
     refuse_encoding(request.headers())?;
     let body = body::read(request, payload, public.body_bytes_max, &public.budget).await?;
     let received = (public.clock)();
-    let event = authentic(public, index, request.headers(), &body.bytes, received)?;
+    authenticate(public, index, request.headers(), &body.bytes, received)?;
     is_authentic.set(true);
+    let event = wire::read(&body.bytes, &public.metadata_key)?;
     if let Some(completed) = completed_before(public, &event) {
         public.duplicates.note(&event.id, completed.received, received);
         public.deliveries.count_duplicate(&event.kind, began.elapsed());
@@ -109,7 +110,7 @@ async fn deliver(
 }
 
 /// Nothing of a body is parsed before its signature has been verified.
-fn authentic(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<Event, Refusal> {
+fn authenticate(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], received: i64) -> Result<(), Refusal> {
     let lines: Vec<&[u8]> = headers.get_all(SIGNATURE).map(HeaderValue::as_bytes).collect();
     let endpoint = public.endpoints.get(index).ok_or_else(Refusal::unavailable)?;
     let secret = endpoint.verifier.verify(&lines, body, received / 1000).map_err(|rejection| Refusal {
@@ -118,11 +119,7 @@ fn authentic(public: &Public, index: usize, headers: &HeaderMap, body: &[u8], re
         message: rejection.message().into(),
     })?;
     public.verified.note(index, secret, received);
-    wire::read(body, &public.metadata_key).map_err(|error| Refusal {
-        status: StatusCode::BAD_REQUEST,
-        code: error.code(),
-        message: error.to_string(),
-    })
+    Ok(())
 }
 
 /// Trouble with this look-up is no trouble: the writer finds the repeat as well.
@@ -146,14 +143,14 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 impl Refusal {
-    /// `None`: anybody could cause it, so it tells nothing of Stripe's deliveries.
-    fn answered(&self) -> Option<Answered> {
+    /// `None`: anybody could cause it, so it tells nothing of Stripe's deliveries. That holds even for a 503 before the
+    /// signature is verified: whoever sends enough bodies at a time gets one.
+    fn answered(&self, is_authentic: bool) -> Option<Answered> {
         match self.code {
-            _ if self.status.is_server_error() => Some(Answered::Badly),
+            "signature_mismatch" => Some(Answered::Mismatched),
             // The signature is right, so it is no stranger.
             "timestamp_too_old" | "timestamp_in_future" => Some(Answered::Badly),
-            "signature_mismatch" => Some(Answered::Mismatched),
-            _ => None,
+            _ => is_authentic.then_some(Answered::Badly),
         }
     }
 
@@ -163,6 +160,12 @@ impl Refusal {
             code: "storage_unavailable",
             message: "the delivery could not be taken".into(),
         }
+    }
+}
+
+impl From<wire::NotAnEvent> for Refusal {
+    fn from(error: wire::NotAnEvent) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code: error.code(), message: error.to_string() }
     }
 }
 
@@ -222,6 +225,30 @@ fn log(event_id: &str, kind: &str, answer: &Answer, began: Instant) {
         }
         Answer::DeadLetter { code, attempts } => {
             tracing::error!(event_id, r#type = kind, outcome = "dead_letter", code, attempts, duration_us, "webhook");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_anybody_could_cause_is_neither_good_nor_bad() {
+        let refused = |code: &'static str| Refusal { status: StatusCode::BAD_REQUEST, code, message: String::new() };
+        for (refusal, is_authentic, expected) in [
+            (Refusal::from(NotTaken::Overloaded), false, None),
+            (Refusal::from(NotTaken::TooLarge), false, None),
+            (refused("signature_missing"), false, None),
+            (refused("signature_malformed"), false, None),
+            (refused("signature_mismatch"), false, Some(Answered::Mismatched)),
+            (refused("timestamp_too_old"), false, Some(Answered::Badly)),
+            (refused("timestamp_in_future"), false, Some(Answered::Badly)),
+            (refused("not_an_event"), true, Some(Answered::Badly)),
+            (Refusal::from(NotDone::Overloaded), true, Some(Answered::Badly)),
+            (Refusal::from(NotDone::Unavailable), true, Some(Answered::Badly)),
+        ] {
+            assert_eq!(refusal.answered(is_authentic), expected, "{}", refusal.code);
         }
     }
 }

@@ -17,8 +17,11 @@ use crate::store::{Desk, StoreError, alerts, disk, health, jobs, meta, runs};
 /// So many runs of reconciliation are looked at for what the last one of use has told: some fetch no events.
 const RUNS_MAX: usize = 20;
 
-/// A job that is so little late, in seconds, or that has begun so lately, may still run.
+/// A job that is so little late, in seconds, is not overdue.
 pub const LATE_S: i64 = 3_600;
+
+/// A job that has run for so long, in seconds, hangs. Nothing that is done with care takes as long.
+const HANGS_AFTER_S: i64 = 86_400;
 
 /// In milliseconds.
 const HOUR_MS: i64 = 3_600_000;
@@ -33,7 +36,7 @@ pub struct Scope {
     pub database: PathBuf,
     /// From when on something counts.
     pub thresholds: Thresholds,
-    /// The jobs, and when each should have begun last; what may still run is left out.
+    /// The jobs, and when each should have begun last; what is hardly late is left out.
     pub due: Due,
 }
 
@@ -60,6 +63,7 @@ pub fn read(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<R
         room: disk::room(database).ok(),
         wal_bytes: disk::wal_bytes(database),
         answers: alerts::answers(connection, now / 1000)?,
+        mismatched_hours: alerts::mismatched_hours(connection, now / 1000)?,
         missed: missed(&told),
         silence: silent.first().map(|found| silence(found, &told)),
         dead_letters: health::dead_letters(connection)?,
@@ -117,8 +121,10 @@ fn overdue(
     // Before the first start that kept a schedule nothing was due.
     let since = meta::get(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
     let Some(since) = since else { return Ok(Vec::new()) };
-    let (done, running) = (jobs::last_successes(connection)?, jobs::begun(connection, now / 1000 - LATE_S)?);
-    let overdue = due.iter().filter(|(job, _)| !running.contains(*job)).map(|(job, due)| Overdue {
+    let (done, running) = (jobs::last_successes(connection)?, jobs::running(connection, now / 1000 - HANGS_AFTER_S)?);
+    // It runs, or waits for one that began before it was due: one thread runs all.
+    let is_seen_to = |job: &str, due| running.iter().any(|(name, began)| name == job || *began <= due);
+    let overdue = due.iter().filter(|(job, due)| !is_seen_to(job, *due)).map(|(job, due)| Overdue {
         job,
         due: *due,
         last: done.get(*job).copied(),
@@ -131,7 +137,7 @@ fn overdue(
 pub enum Answered {
     /// It is authentic, and answered 2xx.
     Well,
-    /// It is authentic, and refused for its time; or it is answered 5xx.
+    /// It is authentic, and refused or answered 5xx.
     Badly,
     /// It is signed with none of our secrets.
     Mismatched,

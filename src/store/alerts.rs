@@ -21,14 +21,28 @@ pub fn answers(connection: &Connection, now: UnixSeconds) -> Result<Answers, Sto
         .prepare_cached(
             "SELECT coalesce(sum(good), 0) AS good, coalesce(sum(bad), 0) AS bad,
                     coalesce(sum(mismatched), 0) AS mismatched
-             FROM deliveries WHERE hour > :now / 3600 - :hours",
+             FROM deliveries WHERE hour > :now / 3600 - :hours AND hour <= :now / 3600",
         )?
         .query_row(named_params! { ":now": now, ":hours": HOURS }, |row| {
             Ok(Answers { good: row.get("good")?, bad: row.get("bad")?, mismatched: row.get("mismatched")? })
         })?)
 }
 
-/// Adds to the answers of some hours since the epoch, and forgets those that nobody looks at any more.
+/// In how many of the same hours something was signed with none of our secrets.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn mismatched_hours(connection: &Connection, now: UnixSeconds) -> Result<i64, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT count(*) AS hours FROM deliveries
+             WHERE hour > :now / 3600 - :hours AND hour <= :now / 3600 AND mismatched > 0",
+        )?
+        .query_row(named_params! { ":now": now, ":hours": HOURS }, |row| row.get("hours"))?)
+}
+
+/// Forgets the hours that nobody looks at any more, or that were counted by a clock that was ahead, and adds to the answers
+/// of some hours since the epoch.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -37,6 +51,10 @@ pub fn add_answers(
     hours: &BTreeMap<i64, Answers>,
     now: UnixSeconds,
 ) -> Result<(), StoreError> {
+    // First: an hour may begin between `now` and what was counted last.
+    connection
+        .prepare_cached("DELETE FROM deliveries WHERE hour <= :now / 3600 - :hours OR hour > :now / 3600")?
+        .execute(named_params! { ":now": now, ":hours": HOURS })?;
     for (hour, Answers { good, bad, mismatched }) in hours {
         connection
             .prepare_cached(
@@ -46,9 +64,6 @@ pub fn add_answers(
             )?
             .execute(named_params! { ":hour": hour, ":good": good, ":bad": bad, ":mismatched": mismatched })?;
     }
-    connection
-        .prepare_cached("DELETE FROM deliveries WHERE hour <= :now / 3600 - :hours")?
-        .execute(named_params! { ":now": now, ":hours": HOURS })?;
     Ok(())
 }
 
@@ -121,8 +136,33 @@ mod tests {
         add(1_000, 10, 20, 30, NOW);
         add(1_000, 100, 200, 300, NOW);
         assert_eq!((seen(NOW), seen(NOW + 3_600)), ((111, 222, 333), (110, 220, 330)));
+        let mismatched_in = |now: UnixSeconds| mismatched_hours(&server.connection, now).unwrap();
+        assert_eq!((mismatched_in(NOW), mismatched_in(NOW + 3_600)), (2, 1));
         add(1_001, 1_000, 0, 0, NOW + 3_600);
-        assert_eq!(seen(NOW), (1_110, 220, 330), "the hour that nobody looks at any more is deleted");
+        assert_eq!(seen(NOW + 3_600), (1_110, 220, 330));
+        assert_eq!(seen(NOW), (110, 220, 330), "the hour that nobody looks at any more is deleted");
+    }
+
+    #[test]
+    fn what_a_clock_counted_that_was_ahead_is_not_looked_at_and_forgotten() {
+        const YEAR_H: i64 = 365 * 24;
+        let (_folder, server) = books();
+        let add = |hour: i64, mismatched: i64, now: UnixSeconds| {
+            let hours = BTreeMap::from([(hour, Answers { good: 0, bad: 1, mismatched })]);
+            add_answers(&server.connection, &hours, now).unwrap();
+        };
+        let seen = |now: UnixSeconds| {
+            let day = answers(&server.connection, now).unwrap();
+            (day.bad, day.mismatched, mismatched_hours(&server.connection, now).unwrap())
+        };
+        let ahead = NOW + YEAR_H * 3_600;
+        add(1_000 + YEAR_H, 1, ahead);
+        assert_eq!((seen(ahead), seen(NOW)), ((1, 1, 1), (0, 0, 0)));
+        add(1_000, 0, NOW);
+        assert_eq!((seen(ahead), seen(NOW)), ((0, 0, 0), (1, 0, 0)));
+        // The next hour began before this was written.
+        add(1_001, 7, NOW);
+        assert_eq!((seen(NOW), seen(NOW + 3_600)), ((1, 0, 0), (2, 7, 1)));
     }
 
     #[test]
@@ -161,6 +201,7 @@ mod tests {
         assert_eq!(health::pending(&server.connection, 30_000).unwrap().count, 0);
         health::open_findings(&server.connection).unwrap();
         answers(&server.connection, NOW).unwrap();
+        mismatched_hours(&server.connection, NOW).unwrap();
         let all = "SELECT count(*) FROM events WHERE processed_at < 9";
         server.connection.query_row(all, [], |_| Ok(())).unwrap_err();
     }

@@ -1,6 +1,6 @@
 //! What the jobs did, and when: one row for each run. It also tells which runs were missed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, named_params};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct Run {
     pub job: String,
     /// When it began.
     pub started_at: UnixSeconds,
-    /// When it ended; `None`: it runs, or its server ended in the middle.
+    /// When it ended; `None`: it runs, or its server ended in the middle, which `result` tells then.
     pub finished_at: Option<UnixSeconds>,
     /// It did what it is there for.
     pub succeeded: bool,
@@ -89,13 +89,27 @@ pub fn last_successes(connection: &Connection) -> Result<BTreeMap<String, UnixSe
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The jobs of which a run has begun after `since` that has not ended.
+/// A server starts, the only one on this database: what its predecessor has not ended does not run any more.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn begun(connection: &Connection, since: UnixSeconds) -> Result<BTreeSet<String>, StoreError> {
-    let sql = "SELECT job FROM job_runs WHERE finished_at IS NULL AND started_at > :since";
-    Ok(select(connection, sql, named_params! { ":since": since }, |row| row.get("job"))?.into_iter().collect())
+pub fn end_cut_short(connection: &Connection) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE job_runs SET result = 'its server ended in the middle' WHERE finished_at IS NULL AND result IS NULL",
+        )?
+        .execute([])?;
+    Ok(())
+}
+
+/// The jobs that run, and when their runs began, if after `since`.
+///
+/// # Errors
+/// [`StoreError::Sql`].
+pub fn running(connection: &Connection, since: UnixSeconds) -> Result<Vec<(String, UnixSeconds)>, StoreError> {
+    let sql = "SELECT job, started_at FROM job_runs
+               WHERE finished_at IS NULL AND result IS NULL AND started_at > :since";
+    select(connection, sql, named_params! { ":since": since }, |row| Ok((row.get("job")?, row.get("started_at")?)))
 }
 
 /// The last run of each job, whatever came of it, by name.

@@ -242,6 +242,7 @@ fn sigterm_lets_what_is_in_flight_finish_and_exits_0_in_time() {
     assert!(began.elapsed() < grace, "{:?}", began.elapsed());
     drop((idle, flights));
     assert_eq!(machine.rows("SELECT count(*) FROM v_ledger"), ["5"]);
+    assert_eq!(machine.rows("SELECT sum(good) FROM deliveries"), ["5"], "what was answered last is counted, too");
     machine.is_whole();
 }
 

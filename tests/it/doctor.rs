@@ -150,6 +150,24 @@ fn reads(billing: &Billing, due: Vec<(&'static str, i64)>) -> Vec<Check> {
 }
 
 #[test]
+fn a_run_that_a_killed_server_has_left_does_not_run() {
+    let no_jobs = ["reaper", "retention", "fx", "backup"];
+    let mut billing = no_jobs.iter().fold(Setup::new(), |setup, job| setup.with(&format!("jobs.{job}"), "")).spawn();
+    billing.somebody_runs(&format!(
+        "UPDATE meta SET value = '{}' WHERE key = 'jobs_since';
+         INSERT INTO job_runs (job, started_at) VALUES ('backup', {})",
+        NOW - 90_000,
+        NOW - 60
+    ));
+    assert_eq!(problems(&reads(&billing, vec![("backup", NOW - 7_200)])), [""; 0]);
+    billing.restart();
+    let told = ["jobs: the job backup was due 2h 0m ago, and ran well never"];
+    assert_eq!(problems(&reads(&billing, vec![("backup", NOW - 7_200)])), told);
+    let left = "SELECT result, finished_at FROM job_runs";
+    assert_eq!(billing.rows(left), ["its server ended in the middle|"]);
+}
+
+#[test]
 fn what_is_wrong_with_the_books_is_told() {
     let mut billing = Setup::new().toml(CATALOGUE).spawn();
     billing.is_broken_on_purpose();
@@ -203,9 +221,21 @@ fn what_is_wrong_with_the_books_is_told() {
             Some(NOW - 7_200),
             &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
         ),
-        (format!("INSERT INTO job_runs (job, started_at) VALUES ('backup', {})", NOW - 3_599), Some(NOW - 7_200), &[]),
+        // It runs, for however long that takes; but not for a day.
+        (format!("INSERT INTO job_runs (job, started_at) VALUES ('backup', {})", NOW - 86_399), Some(NOW - 7_200), &[]),
         (
-            format!("UPDATE job_runs SET started_at = {} WHERE succeeded = 0", NOW - 3_600),
+            format!("UPDATE job_runs SET started_at = {} WHERE succeeded = 0", NOW - 86_400),
+            Some(NOW - 7_200),
+            &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
+        ),
+        // It waits for another one; but one that began later does not keep it.
+        (
+            format!("UPDATE job_runs SET job = 'fx', started_at = {} WHERE succeeded = 0", NOW - 7_200),
+            Some(NOW - 7_200),
+            &[],
+        ),
+        (
+            format!("UPDATE job_runs SET started_at = {} WHERE succeeded = 0", NOW - 7_199),
             Some(NOW - 7_200),
             &["jobs: the job backup was due 2h 0m ago, and ran well 1d 0h ago"],
         ),

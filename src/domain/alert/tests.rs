@@ -2,8 +2,14 @@ use super::*;
 
 const NOW: UnixSeconds = 1_000_000;
 
-const THRESHOLDS: Thresholds =
-    Thresholds { pending_count: 5, pending_age_s: 300, failed_age_s: 3_600, success_rate_millionths: 990_000 };
+const THRESHOLDS: Thresholds = Thresholds {
+    pending_count: 5,
+    pending_age_s: 300,
+    failed_age_s: 3_600,
+    success_rate_millionths: 990_000,
+    mismatched_count: DELIVERIES_MIN,
+    mismatched_hours: MISMATCHED_HOURS_MIN,
+};
 
 fn open(count: i64, age_s: i64) -> Open {
     Open { count, first: (count > 0).then(|| ("evt_1".to_owned(), NOW - age_s)) }
@@ -11,6 +17,10 @@ fn open(count: i64, age_s: i64) -> Open {
 
 fn answers(good: i64, bad: i64, mismatched: i64) -> Readings {
     Readings { answers: Answers { good, bad, mismatched }, ..Readings::default() }
+}
+
+fn mismatched(count: i64, hours: i64) -> Readings {
+    Readings { mismatched_hours: hours, ..answers(0, 0, count) }
 }
 
 fn missed(events: i64, undelivered: i64, run_age_s: i64) -> Readings {
@@ -127,16 +137,29 @@ fn a_rate_is_judged_from_ten_deliveries_on() {
 }
 
 #[test]
-fn wrong_signatures_count_only_where_nothing_else_comes() {
-    check(&answers(1, 0, 500), &[]);
-    check(&answers(0, 1, 500), &[]);
+fn wrong_signatures_count_only_where_nothing_else_comes_and_they_keep_coming() {
+    check(&Readings { mismatched_hours: 24, ..answers(1, 0, 500) }, &[]);
+    check(&Readings { mismatched_hours: 24, ..answers(0, 1, 500) }, &[]);
+    // A scanner: one request at night, or many at once.
+    check(&mismatched(1, 1), &[]);
+    check(&mismatched(500, 2), &[]);
+    check(&mismatched(9, 9), &[]);
     check(
-        &answers(0, 0, 1),
-        &["signature: the only request of the last 24 h failed its signature: is the signing secret right?"],
+        &mismatched(10, 3),
+        &["signature: every one of 10 requests of the last 24 h failed its signature: is the signing secret right?"],
     );
-    check(
-        &answers(0, 0, 12),
-        &["signature: every one of 12 requests of the last 24 h failed its signature: is the signing secret right?"],
+}
+
+#[test]
+fn who_looks_with_no_thresholds_is_told_of_one_wrong_signature() {
+    let told = |seen: &Readings| -> Vec<String> {
+        let told = conditions(seen, &Thresholds::default(), NOW);
+        told.into_iter().map(|one| one.text).collect()
+    };
+    assert_eq!(told(&mismatched(0, 0)), [""; 0]);
+    assert_eq!(
+        told(&mismatched(1, 1)),
+        ["the only request of the last 24 h failed its signature: is the signing secret right?"]
     );
 }
 
@@ -160,7 +183,10 @@ fn jobs_and_the_machine() {
     check(&Readings { wal_bytes: WAL_BYTES_MAX, ..Readings::default() }, &[]);
     check(
         &Readings { wal_bytes: 80 << 20, ..Readings::default() },
-        &["wal: the write-ahead log has grown to 80 MiB: some program reads the database without an end"],
+        &[
+            "wal: the write-ahead log has grown to 80 MiB: something has read the database for long, such as a backup, a \
+           `billingd verify` or another program",
+        ],
     );
     check(
         &Readings { storage: Some("the writer has not moved for 21 s".into()), ..Readings::default() },

@@ -78,7 +78,8 @@ impl Alerts {
     pub fn see(&mut self, seen: Vec<Condition>, now: UnixSeconds) -> Vec<String> {
         for alert in &mut self.0 {
             let is_seen = seen.iter().any(|condition| condition.name == alert.condition.name);
-            alert.gone_at = if is_seen { None } else { alert.gone_at.or(Some(now)) };
+            // Not later than now: the clock may have been ahead.
+            alert.gone_at = if is_seen { None } else { Some(alert.gone_at.map_or(now, |at| at.min(now))) };
         }
         for condition in seen {
             match self.0.iter_mut().find(|alert| alert.condition.name == condition.name) {
@@ -198,6 +199,18 @@ mod tests {
             (300, &[], false, &["cleared wal: over: seen at 0"]),
             // Nobody heard that it was over.
             (315, &["wal"], true, &[]),
+        ]);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_delays_nothing() {
+        const YEAR: i64 = 31_536_000;
+        play(&[
+            (0, &["wal"], true, &["raised wal: seen at 0"]),
+            (YEAR, &[], true, &[]),
+            (30, &[], true, &[]),
+            (149, &[], true, &[]),
+            (150, &[], true, &["cleared wal: over: seen at 0"]),
         ]);
     }
 

@@ -42,8 +42,8 @@ fn render(runs: &[Run], now: UnixSeconds) -> Markup {
 /// How a run came out, in a word.
 pub(super) fn result(run: &Run) -> Markup {
     match run.finished_at {
-        None => html! { span.mark.waits { "runs" } },
+        None if run.result.is_none() => html! { span.mark.waits { "runs" } },
         Some(_) if run.succeeded => html! { span.mark.good { "done" } },
-        Some(_) => html! { span.mark.bad { "failed" } },
+        _ => html! { span.mark.bad { "failed" } },
     }
 }

@@ -97,9 +97,11 @@ fn secret(connection: &Connection, path: &str, count: usize, now: UnixMillis) ->
     })
 }
 
-/// What a person is called for, and what is not enough for that yet: a single event that failed or waits too long.
+/// What a person is called for, and what is not enough for that yet: a single event that failed or waits too long, or
+/// a single wrong signature where nothing else came.
 fn conditions(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<Vec<Check>, StoreError> {
-    let thresholds = Thresholds { pending_count: 0, failed_age_s: 0, ..scope.thresholds };
+    let thresholds =
+        Thresholds { pending_count: 0, failed_age_s: 0, mismatched_count: 0, mismatched_hours: 0, ..scope.thresholds };
     let scope = Scope { thresholds, ..scope.clone() };
     // The disk is looked at with the other files.
     let seen = Readings { room: None, ..alerts::read(connection, &scope, now)? };
