@@ -46,6 +46,15 @@ pub enum Untold {
     },
 }
 
+impl Untold {
+    /// Another notice might be taken: the address is right, and somebody is there.
+    #[must_use]
+    pub fn is_about_the_notice(&self) -> bool {
+        matches!(self, Self::Refused { status: 400..=499, .. })
+            && !matches!(self, Self::Refused { status: 401 | 403 | 404 | 408 | 410 | 429, .. })
+    }
+}
+
 impl Sink {
     /// Tells nothing yet.
     #[must_use]

@@ -3,7 +3,7 @@
 //! Not on the thread of the jobs, since a stuck job must be noticed; and what it has told is written by another thread,
 //! since a stuck writer must be noticed, too. What could not be written is told again by the next process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -78,7 +78,7 @@ pub(super) fn start(
     let keeper = std::thread::Builder::new()
         .name("watch-keeper".into())
         .spawn(move || Keeper { desk, tally, written: held }.run(&to_keep))?;
-    let caller = Caller { sink, who, patience: Patience::default() };
+    let caller = Caller { sink, who, patience: Patience::default(), refused: BTreeMap::new() };
     let mut watcher = Watcher { scope, health, reader, caller, alerts, untold: BTreeSet::new(), outbox };
     let ends = stop.clone();
     let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
@@ -103,7 +103,7 @@ struct Watcher {
     caller: Caller,
     alerts: Alerts,
     /// What was to be told at the last look, and could not.
-    untold: BTreeSet<(String, State)>,
+    untold: BTreeSet<Key>,
     outbox: Outbox,
 }
 
@@ -118,12 +118,21 @@ impl Watcher {
             log(notice);
         }
         self.untold = notices.iter().map(key).collect();
+        self.caller.forget_all_but(&self.untold);
+        // A call may take long, and what was counted meanwhile should not wait for it.
+        self.outbox.offer(self.alerts.all(), now / 1000);
         for notice in notices {
-            if stop.is_set() || !self.caller.calls(&notice, now) {
+            if stop.is_set() {
                 break;
             }
-            self.untold.remove(&key(&notice));
-            self.alerts.told(&notice);
+            match self.caller.call(&notice, now) {
+                Call::Unheard => break,
+                Call::Refused => {}
+                Call::Taken => {
+                    self.untold.remove(&key(&notice));
+                    self.alerts.told(&notice);
+                }
+            }
         }
         self.outbox.offer(self.alerts.all(), now / 1000);
     }
@@ -169,7 +178,10 @@ impl Outbox {
     }
 }
 
-fn key(notice: &Notice) -> (String, State) {
+/// What tells one notice from another: its text changes with every look.
+type Key = (String, State);
+
+fn key(notice: &Notice) -> Key {
     (notice.condition.clone(), notice.state)
 }
 
@@ -181,29 +193,51 @@ fn log(notice: &Notice) {
     }
 }
 
-/// Tells, and waits ever longer where nobody listens.
+/// How a call went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// Somebody was told.
+    Taken,
+    /// Somebody listens, and does not take this one.
+    Refused,
+    /// Nobody listens.
+    Unheard,
+}
+
+/// Tells, and waits ever longer where nobody listens, or where a notice is refused: the others must not wait for it.
 struct Caller {
     sink: Option<Sink>,
     who: String,
     patience: Patience,
+    refused: BTreeMap<Key, Patience>,
 }
 
 impl Caller {
-    /// Whether somebody was told.
-    fn calls(&mut self, notice: &Notice, now: UnixMillis) -> bool {
-        let Some(sink) = &self.sink else { return true };
+    fn call(&mut self, notice: &Notice, now: UnixMillis) -> Call {
+        let Some(sink) = &self.sink else { return Call::Taken };
         if self.patience.is_tried(now) {
-            return false;
+            return Call::Unheard;
         }
-        match sink.tell(&self.who, notice) {
-            Ok(()) => self.patience = Patience::default(),
-            Err(error) => {
-                let wait_s = self.patience.more(now) / 1000;
-                tracing::warn!(condition = notice.condition, %error, wait_s, "nobody was told; it is tried again");
-                return false;
-            }
+        if self.refused.get(&key(notice)).is_some_and(|patience| patience.is_tried(now)) {
+            return Call::Refused;
         }
-        true
+        let Err(error) = sink.tell(&self.who, notice) else {
+            self.patience = Patience::default();
+            return Call::Taken;
+        };
+        let (call, patience) = if error.is_about_the_notice() {
+            (Call::Refused, self.refused.entry(key(notice)).or_default())
+        } else {
+            (Call::Unheard, &mut self.patience)
+        };
+        let wait_s = patience.more(now) / 1000;
+        tracing::warn!(condition = notice.condition, %error, wait_s, "nobody was told; it is tried again");
+        call
+    }
+
+    /// What is not to be told any more is refused by nobody.
+    fn forget_all_but(&mut self, to_tell: &BTreeSet<Key>) {
+        self.refused.retain(|key, _| to_tell.contains(key));
     }
 }
 

@@ -222,6 +222,25 @@ fn who_is_not_there_is_called_again_ever_more_rarely() {
     waits_until_kept(&billing, &["dead_letter|1|0", "findings|1|0"]);
 }
 
+/// Story: a filter of the channel does not like one text.
+#[test]
+fn what_is_refused_keeps_nothing_else_from_being_told() {
+    moving_clock!(TIME, clock);
+    let listening = Listening::start();
+    let billing = watched(&listening, clock).spawn();
+    listening.answers(400);
+    finding(&billing, "open");
+    waits_until_kept(&billing, &["findings|0|0"]);
+    listening.waits_for(&["raised findings"]);
+    listening.answers(200);
+    billing.stripe_sends(&poison(1));
+    waits_until_kept(&billing, &["dead_letter|1|0", "findings|0|0"]);
+    assert_eq!(listening.alerts(), ["raised findings", "raised dead_letter"]);
+    later(&TIME, 15);
+    listening.waits_for(&["raised findings", "raised dead_letter", "raised findings"]);
+    waits_until_kept(&billing, &["dead_letter|1|0", "findings|1|0"]);
+}
+
 #[test]
 fn what_comes_and_goes_is_told_once() {
     moving_clock!(TIME, clock);
