@@ -16,7 +16,8 @@ use anyhow::Context as _;
 
 use crate::clock::{self, UnixMillis};
 use crate::config::{Basis, Config, Downgrade, Per, Proration, UnlistedPrice, UrlSource};
-use crate::domain::alert::{DELIVERIES_MIN, MISMATCHED_HOURS_MIN, Thresholds};
+use crate::domain::alert::{Alert, DELIVERIES_MIN, MISMATCHED_HOURS_MIN, Thresholds};
+use crate::domain::event::UnixSeconds;
 use crate::domain::exchange::Conversion;
 use crate::domain::money::{Currency, UnitAmount};
 use crate::domain::policy::{self, Catalogue, Credits, Policy, PriceRule, Tiers};
@@ -30,7 +31,7 @@ use crate::stop::Stop;
 use crate::store;
 use crate::store::files;
 use crate::store::meta;
-use crate::store::open::{self, Binding};
+use crate::store::open::{self, Binding, ServerConnection};
 use crate::store::payload;
 use crate::store::reader::Reader;
 use crate::store::writer::{Limits, Writer};
@@ -104,96 +105,44 @@ impl Service {
     /// # Errors
     /// What is wrong with a secret, the database or the address, and what to do about it.
     pub fn start(config: &Config, surroundings: Surroundings) -> anyhow::Result<(Self, Server)> {
+        let Surroundings { clock, environment, watch_every, .. } = surroundings;
+        let (path, grace) = (&config.database.path, config.server.shutdown_grace);
         let rules = rules(config)?;
-        let endpoints = endpoints(config, surroundings.environment)?;
-        let secrets: usize = config.webhooks.iter().map(|webhook| webhook.signing_secrets.len()).sum();
-        let path = config.database.path.clone();
-        let database = open::server(&path, &binding(config))?;
-        payload::keep_dictionary(database.connection())?;
-        meta::set(database.connection(), CATALOGUE_DIGEST, &config.catalogue_digest())?;
-        meta::set(database.connection(), ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
-        let alerts_held = store::alerts::held(database.connection())?;
-        store::jobs::end_cut_short(database.connection())?;
-        let jobs_since = store::jobs::since(database.connection(), (surroundings.clock)() / 1000)?;
-        let reader = Reader::open(&path, READERS)?;
-        let duplicates = Duplicates::default();
-        for endpoint in &endpoints {
-            ingest::forget_verified(database.connection(), &endpoint.path)?;
-        }
-        let verified = Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone()));
-        let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), duplicates.clone());
-        let ingest = ingest.writing(verified.clone());
-        let alert_sink = sink("webhook_url", &config.alerts.webhook_url, surroundings.environment)?;
-        let heart = sink("heartbeat_url", &config.alerts.heartbeat_url, surroundings.environment)?;
-        let tally = Tally::default();
-        let (writer, thread) =
-            Writer::start(database, ingest, surroundings.limits, surroundings.clock, surroundings.on_beat)
-                .context("the writer thread cannot be started")?;
+        let endpoints = endpoints(config, environment)?;
+        let alert_sink = sink("webhook_url", &config.alerts.webhook_url, environment)?;
+        let heart = sink("heartbeat_url", &config.alerts.heartbeat_url, environment)?;
         let stop = Stop::default();
-        let client = client(config, surroundings.environment, stop.clone())?;
-        let stripe = client
-            .as_ref()
-            .map(|client| jobs::Stripe { client: client.clone(), rules: reconciliation(config, rules.clone()) });
-        let asks_stripe = client.is_some();
-        if let Some(client) = client {
-            resolver::start(client, stop.clone(), reader.clone(), writer.clone(), surroundings.clock)
+        let client = client(config, environment, stop.clone())?;
+
+        let (database, left) = books(config, &rules, &endpoints, clock())?;
+        let shared = Shared::between(&endpoints);
+        let (writer, writer_thread) = start_writer(database, &rules, &shared, surroundings)?;
+        let reader = Reader::open(path, READERS)?;
+        if let Some(client) = client.clone() {
+            resolver::start(client, stop.clone(), reader.clone(), writer.clone(), clock)
                 .context("the resolver's thread cannot be started")?;
         }
-        let listener = TcpListener::bind(config.server.listen)
-            .with_context(|| format!("[server] listen = {} cannot be bound", config.server.listen))?;
-        let address = listener.local_addr()?;
-        let body_bytes_max = usize::try_from(config.server.max_body.as_u64()).unwrap_or(usize::MAX);
-        let public = Arc::new(Public {
-            endpoints,
-            writer: writer.clone(),
-            reader,
-            duplicates,
-            verified,
-            deliveries: Deliveries::default(),
-            tally: tally.clone(),
-            rejections: Rejections::of("deliveries"),
-            budget: Budget::new(body_bytes_max),
-            metadata_key: config.accounts.metadata_key.clone(),
-            body_bytes_max,
-            request_timeout: config.server.request_timeout,
-            folder: files::folder_of(&path).to_owned(),
-            clock: surroundings.clock,
-        });
-        let jobs = Jobs::start(
-            jobs::table(config, &rules, stripe, heart),
-            writer.clone(),
-            Reader::open(&path, 1)?,
-            surroundings.clock,
-            jobs_since,
-            stop.clone(),
-        )
-        .context("the thread of the jobs cannot be started")?;
+        let (listener, address) = listen(config)?;
+        let table = schedule(config, &rules, client, heart);
+        let jobs = Jobs::start(table, writer.clone(), Reader::open(path, 1)?, clock, left.jobs_since, stop.clone())
+            .context("the thread of the jobs cannot be started")?;
         let watch = watch::Watch {
             scope: scope(config),
             health: writer.health().clone(),
-            reader: Reader::open(&path, 1)?,
+            reader: Reader::open(path, 1)?,
             sink: alert_sink,
             who: who(config),
-            held: alerts_held,
-            tally,
+            held: left.alerts,
+            tally: shared.tally.clone(),
         };
-        let watch = watch::start(watch, writer.clone(), surroundings.clock, surroundings.watch_every)
+        let watch = watch::start(watch, writer.clone(), clock, watch_every)
             .context("the thread of the watch cannot be started")?;
-        let grace = config.server.shutdown_grace;
+        let public = Arc::new(public(config, endpoints, writer.clone(), reader, shared, clock));
         let server = http::serve_public(Arc::clone(&public), listener, WORKERS, grace / PHASES)?;
         let private = private::start(config, surroundings, rules, public)?;
         let handle = server.handle();
-        let service = Self { address, handle, private, writer, writer_thread: thread, jobs, watch, stop, grace };
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            database = %path.display(),
-            mode = if config.stripe.livemode { "live" } else { "test" },
-            listen = %address,
-            secrets,
-            asks_stripe,
-            "billingd is ready"
-        );
-        Ok((service, server))
+        log_ready(config, address);
+        Ok((Self { address, handle, private, writer, writer_thread, jobs, watch, stop, grace }, server))
     }
 
     /// Where the public listener is.
@@ -258,6 +207,120 @@ impl Service {
     }
 }
 
+/// What former servers have left in the books.
+struct Left {
+    alerts: Vec<Alert>,
+    jobs_since: UnixSeconds,
+}
+
+/// Opens the books, and notes in them what commands should know of this server.
+fn books(
+    config: &Config,
+    rules: &Rules,
+    endpoints: &[Endpoint],
+    now: UnixMillis,
+) -> anyhow::Result<(ServerConnection, Left)> {
+    let database = open::server(&config.database.path, &binding(config))?;
+    let books = database.connection();
+    payload::keep_dictionary(books)?;
+    meta::set(books, CATALOGUE_DIGEST, &config.catalogue_digest())?;
+    meta::set(books, ASKS_STRIPE, if rules.policy.asks_stripe { "yes" } else { "no" })?;
+    for endpoint in endpoints {
+        ingest::forget_verified(books, &endpoint.path)?;
+    }
+    store::jobs::end_cut_short(books)?;
+    let left = Left { alerts: store::alerts::held(books)?, jobs_since: store::jobs::since(books, now / 1000)? };
+    Ok((database, left))
+}
+
+/// What the public listener notes, and others write.
+struct Shared {
+    duplicates: Duplicates,
+    verified: Verified,
+    tally: Tally,
+}
+
+impl Shared {
+    fn between(endpoints: &[Endpoint]) -> Self {
+        Self {
+            duplicates: Duplicates::default(),
+            verified: Verified::new(endpoints.iter().map(|endpoint| endpoint.path.clone())),
+            tally: Tally::default(),
+        }
+    }
+}
+
+fn start_writer(
+    database: ServerConnection,
+    rules: &Rules,
+    shared: &Shared,
+    surroundings: Surroundings,
+) -> anyhow::Result<(Writer<Ingest>, JoinHandle<()>)> {
+    let Surroundings { clock, limits, on_beat, .. } = surroundings;
+    let ingest = Ingest::new(rules.policy.clone(), rules.metadata_key.clone(), shared.duplicates.clone());
+    Writer::start(database, ingest.writing(shared.verified.clone()), limits, clock, on_beat)
+        .context("the writer thread cannot be started")
+}
+
+/// The address is told with the port that the system gave, if the config leaves it open.
+fn listen(config: &Config) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(config.server.listen)
+        .with_context(|| format!("[server] listen = {} cannot be bound", config.server.listen))?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+fn schedule(
+    config: &Config,
+    rules: &Rules,
+    client: Option<Client>,
+    heart: Option<Sink>,
+) -> Vec<jobs::Job<Writer<Ingest>>> {
+    let stripe = client.map(|client| jobs::Stripe { client, rules: reconciliation(config, rules.clone()) });
+    jobs::table(config, rules, stripe, heart)
+}
+
+/// What the public listener works with.
+fn public(
+    config: &Config,
+    endpoints: Vec<Endpoint>,
+    writer: Writer<Ingest>,
+    reader: Reader,
+    shared: Shared,
+    clock: fn() -> UnixMillis,
+) -> Public {
+    let body_bytes_max = usize::try_from(config.server.max_body.as_u64()).unwrap_or(usize::MAX);
+    Public {
+        endpoints,
+        writer,
+        reader,
+        duplicates: shared.duplicates,
+        verified: shared.verified,
+        deliveries: Deliveries::default(),
+        tally: shared.tally,
+        rejections: Rejections::of("deliveries"),
+        budget: Budget::new(body_bytes_max),
+        metadata_key: config.accounts.metadata_key.clone(),
+        body_bytes_max,
+        request_timeout: config.server.request_timeout,
+        folder: files::folder_of(&config.database.path).to_owned(),
+        clock,
+    }
+}
+
+fn log_ready(config: &Config, address: SocketAddr) {
+    let secrets: usize = config.webhooks.iter().map(|webhook| webhook.signing_secrets.len()).sum();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        database = %config.database.path.display(),
+        mode = if config.stripe.livemode { "live" } else { "test" },
+        listen = %address,
+        secrets,
+        asks_stripe = config.stripe.api_key.is_some(),
+        "billingd is ready"
+    );
+}
+
 /// Not joined before it has ended: nobody could stop waiting then.
 async fn ends_until(thread: &JoinHandle<()>, deadline: Instant) -> bool {
     while !thread.is_finished() {
@@ -289,10 +352,8 @@ pub fn client(config: &Config, environment: fn(&str) -> Option<String>, stop: St
 }
 
 /// What a run of reconciliation goes by; `rules` decide about what it fetches.
-///
 #[must_use]
 pub fn reconciliation(config: &Config, rules: Rules) -> reconcile::Rules {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     let Rules { policy, metadata_key } = rules;
     reconcile::Rules {
         policy,
@@ -306,7 +367,6 @@ pub fn reconciliation(config: &Config, rules: Rules) -> reconcile::Rules {
 /// What a person is called for.
 #[must_use]
 pub fn scope(config: &Config) -> Scope {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     let scheduled = config.clone();
     Scope {
         database: config.database.path.clone(),
@@ -341,6 +401,10 @@ pub fn who(config: &Config) -> String {
     format!("billingd, {} mode", if config.stripe.livemode { "live" } else { "test" })
 }
 
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
 fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow::Result<Vec<Endpoint>> {
     config
         .webhooks
@@ -352,7 +416,7 @@ fn endpoints(config: &Config, environment: fn(&str) -> Option<String>) -> anyhow
                 .map(|source| source.resolve(&environment).map(|secret| secret.expose().to_owned()))
                 .collect::<Result<Vec<_>, _>>()
                 .with_context(|| format!("a signing secret of the webhook at {}", webhook.path))?;
-            let tolerance_s = i64::try_from(webhook.tolerance.as_secs()).unwrap_or(i64::MAX);
+            let tolerance_s = seconds(webhook.tolerance);
             let verifier = Verifier::new(&secrets, tolerance_s)
                 .with_context(|| format!("the signing secrets of the webhook at {}", webhook.path))?;
             Ok(Endpoint { path: webhook.path.trim_end_matches('/').to_owned(), verifier })
