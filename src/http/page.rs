@@ -15,6 +15,7 @@ mod home;
 mod jobs;
 mod parts;
 mod shell;
+mod verdict;
 
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::{HttpResponse, Resource, web};

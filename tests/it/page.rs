@@ -193,6 +193,17 @@ fn what_is_wrong_stands_first() {
 }
 
 #[test]
+fn what_has_just_failed_is_not_all_well() {
+    let page = Session::begin(&with_a_failed_event()).page("/");
+    assert!(
+        page.contains("1 event failed; it is evt_1") && page.contains("Stripe will try again. No alert yet"),
+        "{page}"
+    );
+    assert!(page.contains("<a href=\"/events/evt_1\"><bdi>1 event failed"), "{page}");
+    assert!(!page.contains("All is well"), "{page}");
+}
+
+#[test]
 fn unknown_ids_and_odd_filters_are_pages_too() {
     let billing = open_to_all().spawn();
     let session = Session::begin(&billing);

@@ -5,16 +5,14 @@ use maud::{Markup, html};
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{
-    away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, sentence, table, text,
-};
+use super::parts::{away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, table, text};
 use super::shell::Frame;
-use super::{events, jobs};
+use super::{events, jobs, verdict};
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::counted;
 use crate::http::private::{Operator, Private};
 use crate::ops::findings::Advised;
-use crate::ops::overview::{self, Job, Overview, Pile, Reconciliation, Standing, Webhook};
+use crate::ops::overview::{self, Job, Overview, Pile, Reconciliation, Webhook};
 use crate::ops::words::{amount, size};
 
 pub(super) async fn show(private: web::Data<Private>, operator: Operator) -> Result<HttpResponse, Fault> {
@@ -23,12 +21,7 @@ pub(super) async fn show(private: web::Data<Private>, operator: Operator) -> Res
     let scene = private.scene.clone();
     let overview = read(&private, move |connection| overview::read(connection, &scene, storage, now)).await?;
     let frame = Frame { operator, now: now / 1000 };
-    Ok(frame.answer("/", title(&overview), &render(&overview)))
-}
-
-/// What a browser's tab says.
-fn title(overview: &Overview) -> &'static str {
-    if overview.conditions.is_empty() { "All is well" } else { "Something is wrong" }
+    Ok(frame.answer("/", verdict::title(&overview), &render(&overview)))
 }
 
 fn render(seen: &Overview) -> Markup {
@@ -39,7 +32,7 @@ fn render(seen: &Overview) -> Markup {
             span class={ "mark " @if seen.mode == "live" { "live" } @else { "plain" } } { (seen.mode) " mode" }
             @if let Some(account) = &seen.account { " " (code(account)) }
         }
-        (verdict(&seen.conditions, now))
+        (verdict::render(seen))
         div.cards {
             section.card aria-labelledby="open" { h2 id="open" { "Not done" } (open(seen, now)) }
             section.card aria-labelledby="deliveries" { h2 id="deliveries" { "Deliveries" } (deliveries(seen, now)) }
@@ -57,46 +50,6 @@ fn render(seen: &Overview) -> Markup {
         (jobs_table(&seen.jobs, now))
         h2 { a href="/events" { "Lately" } }
         (events::table_of(&seen.lately, now))
-    }
-}
-
-/// One line: all is well, or what is wrong, the most urgent first.
-fn verdict(conditions: &[Standing], now: UnixSeconds) -> Markup {
-    if conditions.is_empty() {
-        return html! { p.verdict.well role="status" { strong { "All is well." } " Nothing needs you." } };
-    }
-    let things = i64::try_from(conditions.len()).unwrap_or(i64::MAX);
-    html! {
-        section.verdict.wrong role="alert" aria-label="What is wrong" {
-            p {
-                strong { (counted(things, "thing")) @if things == 1 { " is" } @else { " are" } " wrong" }
-                @if things > 1 { ", the most urgent first" }
-            }
-            ol {
-                @for condition in conditions {
-                    li {
-                        a href=(detail(&condition.name)) { (text(&condition.text)) }
-                        div.remedy {
-                            (code(&condition.name))
-                            @if let Some(since) = condition.since { " since " (moment(since, now)) }
-                        }
-                        div.remedy { "What helps: " (sentence(&condition.remedy)) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Where more is to be seen of a condition.
-fn detail(name: &str) -> String {
-    match name {
-        "dead_letter" | "failed" => query("/events", &[("status", "failed")]),
-        "pending" => query("/events", &[("status", "pending")]),
-        "findings" | "silence" => "/findings".into(),
-        "signature" | "success_rate" | "undelivered" => "#deliveries".into(),
-        job if job.starts_with("job:") => "/jobs".into(),
-        _ => "#books".into(),
     }
 }
 
@@ -226,44 +179,6 @@ mod tests {
     use super::*;
 
     const NOW: UnixSeconds = 1_790_000_000;
-
-    fn wrong(name: &str, text: &str, since: Option<UnixSeconds>) -> Standing {
-        Standing { name: name.into(), text: text.into(), remedy: "`billingd doctor` tells".into(), since }
-    }
-
-    #[test]
-    fn the_first_line_says_whether_all_is_well() {
-        let well = "<p class=\"verdict well\" role=\"status\"><strong>All is well.</strong> Nothing needs you.</p>";
-        assert_eq!(verdict(&[], NOW).into_string(), well);
-        let one = verdict(&[wrong("wal", "the log has grown", None)], NOW).into_string();
-        assert_eq!(
-            one,
-            "<section class=\"verdict wrong\" role=\"alert\" aria-label=\"What is wrong\"><p><strong>1 thing is wrong</strong></p>\
-             <ol><li><a href=\"#books\"><bdi>the log has grown</bdi></a><div class=\"remedy\"><code><bdi>wal</bdi></code></div>\
-             <div class=\"remedy\">What helps: <bdi></bdi><code>billingd doctor</code><bdi> tells</bdi></div></li></ol></section>"
-        );
-        let two = [wrong("dead_letter", "1 dead letter", Some(NOW - 180)), wrong("job:<b>", "late", None)];
-        let two = verdict(&two, NOW).into_string();
-        assert!(two.contains("<strong>2 things are wrong</strong>, the most urgent first"), "{two}");
-        assert!(two.contains("since <time datetime=\"2026-09-21T14:10:20Z\">2026-09-21 14:10:20</time>"), "{two}");
-        assert!(two.contains("job:&lt;b&gt;") && two.find("dead letter") < two.find("late"), "{two}");
-    }
-
-    #[test]
-    fn each_condition_leads_to_its_details() {
-        for (name, link) in [
-            ("dead_letter", "/events?status=failed"),
-            ("failed", "/events?status=failed"),
-            ("pending", "/events?status=pending"),
-            ("findings", "/findings"),
-            ("silence", "/findings"),
-            ("job:backup", "/jobs"),
-            ("success_rate", "#deliveries"),
-            ("disk", "#books"),
-        ] {
-            assert_eq!(detail(name), link, "{name}");
-        }
-    }
 
     #[test]
     fn a_reconciliation_tells_its_counts_but_for_zeros() {
