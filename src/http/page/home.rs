@@ -5,15 +5,17 @@ use maud::{Markup, html};
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, table, text};
-use super::shell::Frame;
+use super::parts::{
+    account, away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, table, text,
+};
+use super::shell::{Frame, mode};
 use super::{events, jobs, verdict};
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::counted;
 use crate::http::private::{Operator, Private};
 use crate::ops::findings::Advised;
 use crate::ops::overview::{self, Job, Overview, Pile, Reconciliation, Webhook};
-use crate::ops::words::{amount, size};
+use crate::ops::words::{amount, size, time};
 
 pub(super) async fn show(private: web::Data<Private>, operator: Operator) -> Result<HttpResponse, Fault> {
     let now = (private.clock)();
@@ -29,7 +31,7 @@ fn render(seen: &Overview) -> Markup {
     html! {
         h1 {
             "billingd " (seen.version) " "
-            span class={ "mark " @if seen.mode == "live" { "live" } @else { "plain" } } { (seen.mode) " mode" }
+            (mode(seen.mode == "live"))
             @if let Some(account) = &seen.account { " " (code(account)) }
         }
         (verdict::render(seen))
@@ -101,7 +103,7 @@ fn verified(Webhook { path, secrets, secret, verified_at }: &Webhook, now: UnixS
         (code(path)) ": "
         @match (secret, verified_at) {
             (Some(secret), Some(at)) => { "secret " (secret) " of " (secrets) " verified last, " (away(*at, now)) },
-            _ => "no secret has verified anything since the server started",
+            _ => "no delivery since the restart",
         }
     }
 }
@@ -126,25 +128,62 @@ fn reconciliation(run: Option<&Reconciliation>, now: UnixSeconds) -> Markup {
         "partial" => html! { span.mark.bad { "cut short" } },
         other => html! { span.mark.bad { (text(other)) } },
     };
-    let counts =
-        run.counts.iter().filter_map(|(name, count)| Some((name, count.as_i64().filter(|count| *count != 0)?)));
     html! {
         (facts(vec![("Began", Some(moment(run.started_at, now))), ("Result", Some(word))]))
-        p.counts {
-            @for (index, (name, count)) in counts.enumerate() {
-                @if index > 0 { ", " }
-                (text(&name.replace('_', " "))) " " (count)
-            }
-        }
+        @for line in words(&run.counts) { p { (text(&line)) } }
     }
+}
+
+/// What a run looked at and found, what is zero left out.
+fn words(counts: &serde_json::Map<String, serde_json::Value>) -> Vec<String> {
+    let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_i64).unwrap_or_default();
+    let some = |pairs: &[(i64, String)]| {
+        let told: Vec<&str> = pairs.iter().filter(|(count, _)| *count > 0).map(|(_, words)| words.as_str()).collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    };
+    let nouns = |names: &[(&str, &str)]| {
+        some(&names.iter().map(|(name, noun)| (count(name), counted(count(name), noun))).collect::<Vec<_>>())
+    };
+    let states = |names: &[(&str, &str)]| {
+        some(&names.iter().map(|(name, word)| (count(name), format!("{} {word}", count(name)))).collect::<Vec<_>>())
+    };
+    let compared = nouns(&[
+        ("events", "event"),
+        ("subscriptions", "subscription"),
+        ("invoices", "invoice"),
+        ("checkouts", "checkout session"),
+        ("refunds", "refund"),
+        ("disputes", "dispute"),
+    ]);
+    let since = counts.get("since").and_then(serde_json::Value::as_i64);
+    let since = since.map(|since| format!(" since {}", time(since))).unwrap_or_default();
+    let came = states(&[("completed", "completed"), ("pending", "waiting"), ("failed", "failed")]);
+    let missing = (count("missing") > 0).then(|| {
+        let came = came.map(|came| format!(": {came}")).unwrap_or_default();
+        format!("{} had never come{came}", counted(count("missing"), "event"))
+    });
+    let found = states(&[("found", "new"), ("found_again", "known"), ("resolved", "gone")]);
+    let lines = [
+        Some(format!("{} compared{since}", compared.unwrap_or_else(|| "Nothing".into()))),
+        missing,
+        nouns(&[("undelivered", "event")]).map(|events| format!("{events} not delivered by Stripe")),
+        Some(found.map_or_else(|| "No findings".into(), |found| format!("Findings: {found}"))),
+        nouns(&[("in_flight", "difference")]).map(|differences| format!("{differences} left for the next run")),
+    ];
+    lines.into_iter().flatten().chain(cut_short(counts)).collect()
+}
+
+fn cut_short(counts: &serde_json::Map<String, serde_json::Value>) -> impl Iterator<Item = String> {
+    let parts = counts.get("cut_short").and_then(serde_json::Value::as_array).into_iter().flatten();
+    parts.filter_map(|part| part.as_str().map(|part| format!("Cut short: {part}")))
 }
 
 fn findings(listed: &[Advised], now: UnixSeconds) -> Markup {
     let rows = listed.iter().map(|Advised { row, command: remedy }| {
         let stake = row.amount.zip(row.currency.as_deref());
         vec![
-            html! { a href={ "/findings#finding-" (row.finding_id) } { (text(&row.kind)) } },
-            code(&row.subject),
+            html! { a href={ "/findings#finding-" (row.finding_id) } { (row.finding_id) ": " (text(&row.kind)) } },
+            html! { (code(&row.subject)) @if let Some(id) = &row.account_id { " of " (account(id)) } },
             or_dash(row.expected.as_deref()),
             or_dash(row.actual.as_deref()),
             stake.map_or_else(nothing, |(sum, currency)| html! { span.amount { (text(&amount(sum, currency))) } }),
@@ -181,8 +220,29 @@ mod tests {
     const NOW: UnixSeconds = 1_790_000_000;
 
     #[test]
-    fn a_reconciliation_tells_its_counts_but_for_zeros() {
-        let counts = serde_json::json!({ "events": 7, "missing": 0, "found_again": 2, "<b>": 1 });
+    fn a_reconciliation_tells_in_words_what_it_did() {
+        let told = |counts: serde_json::Value| words(counts.as_object().expect("an object")).join("; ");
+        for (counts, expected) in [
+            (serde_json::json!({}), "Nothing compared; No findings"),
+            (
+                serde_json::json!({ "run": 7, "since": 1_790_000_000, "events": 4, "subscriptions": 3, "invoices": 1,
+                    "missing": 0, "found_again": 1, "open": 1 }),
+                "4 events, 3 subscriptions, 1 invoice compared since 2026-09-21 14:13:20; Findings: 1 known",
+            ),
+            (
+                serde_json::json!({ "events": 9, "missing": 3, "completed": 2, "pending": 1, "undelivered": 4,
+                    "found": 2, "resolved": 1, "in_flight": 1, "cut_short": ["invoices: timed out"] }),
+                "9 events compared; 3 events had never come: 2 completed, 1 waiting; 4 events not delivered by Stripe; \
+                 Findings: 2 new, 1 gone; 1 difference left for the next run; Cut short: invoices: timed out",
+            ),
+        ] {
+            assert_eq!(told(counts), expected);
+        }
+    }
+
+    #[test]
+    fn what_cut_a_reconciliation_short_is_text() {
+        let counts = serde_json::json!({ "cut_short": ["<b>"] });
         let run = Reconciliation {
             started_at: NOW,
             result: "partial".into(),
@@ -190,7 +250,6 @@ mod tests {
         };
         let shown = reconciliation(Some(&run), NOW).into_string();
         assert!(shown.contains("<span class=\"mark bad\">cut short</span>"), "{shown}");
-        assert!(shown.contains("<bdi>&lt;b&gt;</bdi> 1, <bdi>events</bdi> 7, <bdi>found again</bdi> 2"), "{shown}");
-        assert!(!shown.contains("missing"), "{shown}");
+        assert!(shown.contains("<bdi>Cut short: &lt;b&gt;</bdi>"), "{shown}");
     }
 }

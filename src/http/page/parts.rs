@@ -43,6 +43,11 @@ pub(super) fn text(value: &str) -> Markup {
     shortened(value, TEXT_CHARS_MAX)
 }
 
+/// A longer text from outside, which has a line of its own.
+pub(super) fn passage(value: &str) -> Markup {
+    shortened(value, SENTENCE_CHARS_MAX)
+}
+
 fn shortened(value: &str, chars_max: usize) -> Markup {
     let left_out = value.chars().count().saturating_sub(chars_max);
     let shown: String = plain(value).chars().take(chars_max).map(visible).collect();
@@ -63,7 +68,15 @@ fn visible(one: char) -> char {
 
 /// A command to copy: never shortened, for half of it would be another one.
 pub(super) fn command(value: &str) -> Markup {
-    html! { code { (plain(value).chars().map(visible).collect::<String>()) } }
+    let shown: String = plain(value).chars().map(visible).collect();
+    html! {
+        code {
+            @for word in shown.split_inclusive(' ') {
+                // A line may end between two hyphens, and then it reads as another option.
+                @if word.starts_with("--") { span.whole { (word) } } @else { (word) }
+            }
+        }
+    }
 }
 
 /// An id or a path: to be read letter by letter.
@@ -119,11 +132,13 @@ pub(super) fn away(at: UnixSeconds, now: UnixSeconds) -> String {
     if at > now { format!("in {}", age(at - now)) } else { format!("{} ago", age(now - at)) }
 }
 
-/// A table that a narrow screen shows as a list of cards; the roles say that it still is a table.
+/// A table that a narrow screen shows as a list of cards, without what is empty; the roles say that it still is a table.
+/// A row with one cell more than there are heads has it below the others, across the whole width.
 pub(super) fn table(caption: &str, heads: &[&str], rows: Vec<Vec<Markup>>, otherwise: &str) -> Markup {
     if rows.is_empty() {
         return html! { p.faint { (otherwise) } };
     }
+    let none = nothing().0;
     html! {
         table role="table" aria-label=(caption) {
             thead role="rowgroup" {
@@ -135,8 +150,11 @@ pub(super) fn table(caption: &str, heads: &[&str], rows: Vec<Vec<Markup>>, other
                 @for row in &rows {
                     tr role="row" {
                         @for (cell, head) in row.iter().zip(heads) {
-                            td role="cell" data-head=(head) { div { (cell) } }
+                            td role="cell" class=[(cell.0 == none).then_some("none")] data-head=(head) { div { (cell) } }
                         }
+                    }
+                    @if let Some(below) = row.get(heads.len()) {
+                        tr.below role="row" { td role="cell" colspan=(heads.len()) { div { (below) } } }
                     }
                 }
             }

@@ -117,6 +117,7 @@ mod tests {
             currency: None,
             event_id: None,
             reason: None,
+            account_id: None,
         };
         Advised::new(row)
     }
