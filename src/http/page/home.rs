@@ -210,7 +210,7 @@ fn jobs_table(listed: &[Job], now: UnixSeconds) -> Markup {
         ]
     });
     let heads = ["Job", "Schedule", "Last run", "Result", "Next"];
-    table("Jobs", &heads, rows.collect(), "No job has a schedule.")
+    html! { div.jobs { (table("Jobs", &heads, rows.collect(), "No job has a schedule.")) } }
 }
 
 #[cfg(test)]

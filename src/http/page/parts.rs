@@ -16,7 +16,7 @@ const TEXT_CHARS_MAX: usize = 240;
 const SENTENCE_CHARS_MAX: usize = 2_000;
 
 /// A word of more characters may be broken, so that it does not push others off the page.
-const WORD_CHARS_MAX: usize = 36;
+const WORD_CHARS_MAX: usize = 20;
 
 /// A path whose parts may hold anything: each becomes one segment.
 pub(super) fn path(parts: &[&str]) -> String {
