@@ -220,6 +220,14 @@ mod tests {
     const NOW: UnixSeconds = 1_790_000_000;
 
     #[test]
+    fn a_webhook_tells_which_secret_verified_last() {
+        let webhook = Webhook { path: "/w".into(), secrets: 2, secret: None, verified_at: None };
+        assert!(verified(&webhook, NOW).into_string().ends_with(": no delivery since the restart"));
+        let webhook = Webhook { secret: Some(1), verified_at: Some(NOW - 60), ..webhook };
+        assert!(verified(&webhook, NOW).into_string().ends_with(": secret 1 of 2 verified last, 1m ago"));
+    }
+
+    #[test]
     fn a_reconciliation_tells_in_words_what_it_did() {
         let told = |counts: serde_json::Value| words(counts.as_object().expect("an object")).join("; ");
         for (counts, expected) in [

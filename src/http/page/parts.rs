@@ -256,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn no_line_of_a_command_ends_within_an_option() {
+        assert_eq!(
+            command("billingd x --reason <TEXT>").into_string(),
+            "<code>billingd x <span class=\"whole\">--reason </span>&lt;TEXT&gt;</code>"
+        );
+    }
+
+    #[test]
     fn a_moment_has_its_age() {
         let shown = moment(1_790_000_000, 1_790_000_180).into_string();
         assert_eq!(
@@ -269,6 +277,12 @@ mod tests {
     fn a_table_says_which_head_each_cell_has() {
         let shown = table("Events", &["A"], vec![vec![text("1")]], "none").into_string();
         assert!(shown.contains("<td role=\"cell\" data-head=\"A\"><div><bdi>1</bdi></div></td>"), "{shown}");
+        let shown = table("Audit", &["A", "B"], vec![vec![nothing(), text("1"), text("2")]], "none").into_string();
+        assert!(shown.contains("class=\"none\" data-head=\"A\"") && shown.contains("data-head=\"B\"><div>"), "{shown}");
+        assert!(
+            shown.contains("<tr class=\"below\" role=\"row\"><td role=\"cell\" colspan=\"2\"><div><bdi>2</bdi>"),
+            "{shown}"
+        );
         assert_eq!(table("Events", &["A"], Vec::new(), "none").into_string(), "<p class=\"faint\">none</p>");
     }
 }
