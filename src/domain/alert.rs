@@ -178,6 +178,23 @@ pub fn conditions(seen: &Readings, thresholds: &Thresholds, now: UnixSeconds) ->
     conditions
 }
 
+/// What is not done and is no condition yet, with what is to come. `failed`: the failed events of any age.
+#[must_use]
+pub fn early(failed: &Open, seen: &Readings, thresholds: &Thresholds, now: UnixSeconds) -> Vec<Condition> {
+    let lately = self::failed(failed, &Thresholds { failed_age_s: 0, ..*thresholds }, now);
+    let lately = lately.filter(|_| seen.failed.count == 0).map(|condition| {
+        let alert = age(thresholds.failed_age_s);
+        let remedy = format!("Stripe will try again. No alert yet: it comes once an event has failed for {alert}");
+        Condition { remedy, ..condition }
+    });
+    let few = pending(&seen.pending, &Thresholds { pending_count: 0, ..*thresholds }, now);
+    let few = few.filter(|_| seen.pending.count <= thresholds.pending_count).map(|condition| {
+        let count = thresholds.pending_count;
+        Condition { remedy: format!("No alert yet: it comes once more than {count} wait for so long"), ..condition }
+    });
+    lately.into_iter().chain(few).collect()
+}
+
 impl Condition {
     fn new(name: &str, since: Option<UnixSeconds>, text: String, remedy: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text, remedy: remedy.into(), since }

@@ -16,7 +16,7 @@ use actix_web::http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use actix_web::middleware::{Next, from_fn};
-use actix_web::{Error, FromRequest as _, HttpMessage as _, HttpResponse, web};
+use actix_web::{Error, FromRequest as _, HttpMessage as _, HttpRequest, HttpResponse, web};
 use serde::Deserialize;
 
 use crate::config::Scope;
@@ -91,7 +91,7 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
     let pages = web::scope("")
         .configure(page::configure)
         .service(login::logout())
-        .default_service(web::to(not_found))
+        .default_service(web::to(no_page))
         .wrap(gate(Area::Pages));
     // The longer prefix comes first.
     let all = web::scope("")
@@ -193,6 +193,11 @@ fn secured(error: Error) -> Error {
 
 async fn not_found() -> HttpResponse {
     no_such_path().answer()
+}
+
+/// A person gets a page, from which others are to be reached.
+async fn no_page(request: HttpRequest) -> HttpResponse {
+    if wants_html(request.headers()) { page::not_found() } else { not_found().await }
 }
 
 fn no_such_path() -> Problem {

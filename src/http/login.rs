@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::http::access::{self, Token};
 use crate::http::answer::see_other;
-use crate::http::page;
+use crate::http::page::{self, mode};
 use crate::http::private::{Operator, Private, method_not_allowed, posts, reads};
 
 /// Where to log in.
@@ -16,7 +16,7 @@ pub(super) const PATH: &str = "/login";
 
 /// The form, and what takes it.
 pub(super) fn login() -> Resource {
-    reads(PATH, |_: HttpRequest| async { form(StatusCode::OK, None) })
+    reads(PATH, |private: web::Data<Private>| async move { form(&private, StatusCode::OK, None) })
         .route(web::post().to(take))
         .default_service(web::to(|| async { method_not_allowed("GET, HEAD, POST") }))
 }
@@ -35,7 +35,7 @@ async fn take(private: web::Data<Private>, request: HttpRequest, form_data: web:
     let now = (private.clock)();
     let refuse = |status, code, problem| {
         private.refusals.count(code, now);
-        form(status, Some(problem))
+        form(&private, status, Some(problem))
     };
     match private.access.token(form_data.token.trim()) {
         None => refuse(StatusCode::UNAUTHORIZED, "token_unknown", "This is no token of this billingd."),
@@ -69,16 +69,20 @@ fn is_https(private: &Private, request: &HttpRequest) -> bool {
     private.access.is_https(request.peer_addr().map(|peer| peer.ip()), request.headers())
 }
 
-fn form(status: StatusCode, problem: Option<&str>) -> HttpResponse {
+fn form(private: &Private, status: StatusCode, problem: Option<&str>) -> HttpResponse {
     let page = page::document(
         "Log in",
         &html! {
             main.narrow {
-                h1 { "billingd" }
+                h1 { "billingd " (mode(private.rules.policy.livemode)) }
                 @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
                 form.card method="post" action=(PATH) {
                     label for="token" { "Token of scope operator" }
                     input id="token" name="token" type="password" autocomplete="current-password" required autofocus;
+                    p.faint {
+                        "The secret of an " code { "[[admin.token]]" } " with " code { "scope = \"operator\"" } " in the config; "
+                        code { "billingd init" } " writes one."
+                    }
                     button { "Log in" }
                 }
             }

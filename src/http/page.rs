@@ -15,13 +15,15 @@ mod home;
 mod jobs;
 mod parts;
 mod shell;
+mod verdict;
 
 use actix_web::http::header::CONTENT_TYPE;
-use actix_web::{HttpResponse, Resource, web};
+use actix_web::{HttpResponse, Resource, ResponseError as _, web};
 
+use self::fault::Fault;
 use crate::http::private::{posts, reads};
 
-pub(super) use shell::document;
+pub(super) use shell::{document, mode};
 
 /// The pages.
 pub(super) fn configure(routes: &mut web::ServiceConfig) {
@@ -39,6 +41,11 @@ pub(super) fn configure(routes: &mut web::ServiceConfig) {
         .service(posts("/findings/{id}/acknowledge", findings::acknowledge))
         .service(reads("/jobs", jobs::show))
         .service(reads("/audit", audit::show));
+}
+
+/// There is no such page.
+pub(super) fn not_found() -> HttpResponse {
+    Fault::not_found("there is nothing at this address; the pages above are all there are").error_response()
 }
 
 /// The style sheet of all pages. It tells nothing, so that the form to log in has it, too.

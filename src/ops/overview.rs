@@ -62,7 +62,7 @@ impl fmt::Debug for Scene {
 }
 
 /// The one screen. Times are Unix seconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Overview {
     /// When this was seen.
     pub at: UnixSeconds,
@@ -74,6 +74,8 @@ pub struct Overview {
     pub account: Option<String>,
     /// What a person should know now, the most urgent first.
     pub conditions: Vec<Standing>,
+    /// What is not done, and calls nobody yet.
+    pub early: Vec<Standing>,
     /// Events that wait for something.
     pub pending: Pile,
     /// Events whose last run ended in an error; more runs are to come.
@@ -205,7 +207,7 @@ pub struct Room {
 }
 
 /// The end of the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AuditHead {
     /// The number of its last row; 0: there is none.
     pub seq: i64,
@@ -225,6 +227,8 @@ pub fn read(
 ) -> Result<Overview, StoreError> {
     let readings = Readings { storage, ..alerts::read(connection, &scene.alerts, now)? };
     let conditions = alert::conditions(&readings, &scene.alerts.thresholds, now / 1000);
+    let failed = health::failed(connection, now)?;
+    let early = alert::early(&failed, &readings, &scene.alerts.thresholds, now / 1000);
     let account = meta::get(connection, "stripe_account")?.filter(|account| !account.is_empty());
     let head = audit::head(connection)?;
     let first = findings::list(connection, Some("open"), LATELY_MAX)?;
@@ -234,8 +238,9 @@ pub fn read(
         mode: meta::get(connection, "livemode")?.unwrap_or_default(),
         account,
         conditions: conditions.into_iter().map(Standing::from).collect(),
+        early: early.into_iter().map(Standing::from).collect(),
         pending: health::pending(connection, now)?.into(),
-        failed: health::failed(connection, now)?.into(),
+        failed: failed.into(),
         dead_letters: health::dead_letters(connection)?.into(),
         received: Received {
             last_at: compare::last_delivery(connection)?,

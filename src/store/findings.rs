@@ -96,7 +96,15 @@ pub struct FindingRow {
     pub currency: Option<String>,
     pub event_id: Option<String>,
     pub reason: Option<String>,
+    /// The account of the subscription or invoice that is its subject, if it is known here.
+    pub account_id: Option<String>,
 }
+
+const ROWS: &str = "SELECT f.*, (
+        SELECT account_id FROM accounts WHERE account_id = coalesce(
+            (SELECT account_id FROM subscriptions WHERE subscription_id = f.subject),
+            (SELECT account_id FROM invoices WHERE invoice_id = f.subject))) AS account_id
+    FROM v_findings f";
 
 impl FindingRow {
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -113,6 +121,7 @@ impl FindingRow {
             currency: row.get("currency")?,
             event_id: row.get("event_id")?,
             reason: row.get("reason")?,
+            account_id: row.get("account_id")?,
         })
     }
 }
@@ -122,10 +131,9 @@ impl FindingRow {
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn list(connection: &Connection, status: Option<&str>, limit: i64) -> Result<Vec<FindingRow>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT * FROM v_findings WHERE (:status IS NULL OR status = :status)
-         ORDER BY first_seen_at, finding_id LIMIT :limit",
-    )?;
+    let mut statement = connection.prepare_cached(&format!(
+        "{ROWS} WHERE (:status IS NULL OR status = :status) ORDER BY first_seen_at, finding_id LIMIT :limit"
+    ))?;
     let rows = statement.query_map(named_params! { ":status": status, ":limit": limit }, FindingRow::from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -136,7 +144,7 @@ pub fn list(connection: &Connection, status: Option<&str>, limit: i64) -> Result
 /// [`StoreError::Sql`].
 pub fn find(connection: &Connection, id: i64) -> Result<Option<FindingRow>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT * FROM v_findings WHERE finding_id = :id")?
+        .prepare_cached(&format!("{ROWS} WHERE finding_id = :id"))?
         .query_row(named_params! { ":id": id }, FindingRow::from_row)
         .optional()?)
 }

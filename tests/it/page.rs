@@ -170,6 +170,8 @@ fn an_empty_database_has_all_its_pages() {
     let session = Session::begin(&billing);
     let pages = crawl(&session);
     assert!(pages.iter().any(|(link, page)| link == "/" && page.contains("All is well")), "{pages:?}");
+    let form = text(&billing.visitor("GET", "/login", &["Accept: text/html"], ""));
+    assert!(form.contains("test mode") && form.contains("<code>[[admin.token]]</code>"), "{form}");
     let style = session.gets("/style.css");
     assert_eq!(style.header("content-type"), Some("text/css; charset=utf-8"));
     assert_eq!(billing.visitor("GET", "/style.css", &[], "").status, 200, "the form to log in has it, too");
@@ -193,6 +195,17 @@ fn what_is_wrong_stands_first() {
 }
 
 #[test]
+fn what_has_just_failed_is_not_all_well() {
+    let page = Session::begin(&with_a_failed_event()).page("/");
+    assert!(
+        page.contains("1 event failed; it is evt_1") && page.contains("Stripe will try again. No alert yet"),
+        "{page}"
+    );
+    assert!(page.contains("<a href=\"/events/evt_1\"><bdi>1 event failed"), "{page}");
+    assert!(!page.contains("All is well"), "{page}");
+}
+
+#[test]
 fn unknown_ids_and_odd_filters_are_pages_too() {
     let billing = open_to_all().spawn();
     let session = Session::begin(&billing);
@@ -210,6 +223,7 @@ fn unknown_ids_and_odd_filters_are_pages_too() {
         ("/accounts?after=zzz&search=%25", 200),
         ("/findings?status=odd", 422),
         ("/findings?done=%3Cb%3E", 200),
+        ("/nothing/here", 404),
     ] {
         let answer = session.gets(target);
         assert_eq!(answer.status, status, "{target}");
@@ -312,9 +326,14 @@ fn an_entry_by_hand_is_posted_once_and_a_refused_form_loses_nothing() {
         let kept = [value_of(&page, "amount"), value_of(&page, "reason"), value_of(&page, "key")];
         assert_eq!(kept, [odd.to_owned(), "lost &amp; &quot;found&quot;".into(), key.clone()]);
     }
-    assert!(session.does("/accounts/cus_1/adjust", &fields("-40")).contains("The entry is posted"));
+    let debt = session.posts("/accounts/cus_1/adjust", &fields("-40"));
+    assert_eq!(debt.status, 409);
+    assert!(text(&debt).contains("40 credits are needed and 0 are available"), "{debt:?}");
+    assert_eq!(billing.rows("SELECT 1 FROM v_ledger"), [""; 0]);
+    let allowed = |amount| [&fields(amount)[..], &[("allow_debt", "yes")]].concat();
+    assert!(session.does("/accounts/cus_1/adjust", &allowed("-40")).contains("The entry is posted"));
     assert!(session.does("/accounts/cus_1/adjust", &fields("-40")).contains("nothing has changed"));
-    let taken = session.posts("/accounts/cus_1/adjust", &fields("-41"));
+    let taken = session.posts("/accounts/cus_1/adjust", &allowed("-41"));
     assert_eq!(taken.status, 409);
     assert!(text(&taken).contains("was used for -40 credits"), "{taken:?}");
     assert_eq!(billing.rows("SELECT fact, amount FROM v_ledger"), [format!("adjust:{key}|-40")]);
@@ -339,6 +358,23 @@ fn a_finding_is_acknowledged_with_a_reason() {
     let audit = billing.rows("SELECT actor, subject FROM v_audit WHERE action = 'finding.acknowledge'");
     assert_eq!(audit, ["operator:alice|in_1"]);
     assert!(session.page("/").contains("All is well"));
+}
+
+#[test]
+fn a_finding_leads_to_the_account_of_its_invoice() {
+    let billing = open_to_all().spawn();
+    assert_eq!(billing.stripe_sends(&invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 5)).status, 200);
+    billing.somebody_runs(&format!(
+        "INSERT INTO findings (kind, subject, status, first_seen_at, last_seen_at)
+         VALUES ('surplus_credit', 'in_1', 'open', {NOW}, {NOW}), ('surplus_credit', 'in_2', 'open', {NOW}, {NOW})"
+    ));
+    let session = Session::begin(&billing);
+    for place in ["/", "/findings"] {
+        let page = session.page(place);
+        assert_eq!(page.matches("href=\"/accounts/cus_1\"").count(), if place == "/" { 2 } else { 1 }, "{page}");
+        assert!(page.contains("1: <bdi>surplus_credit</bdi>"), "{page}");
+    }
+    assert!(session.page("/audit").contains("<a href=\"/accounts/cus_1\">"));
 }
 
 #[test]

@@ -84,6 +84,33 @@ fn events_that_are_not_done() {
 }
 
 #[test]
+fn what_calls_nobody_yet_is_told_too() {
+    let early = |failed: Open, seen: Readings| {
+        let told = early(&failed, &seen, &THRESHOLDS, NOW);
+        told.iter().map(|one| format!("{}: {}. {}", one.name, one.text, one.remedy)).collect::<Vec<_>>()
+    };
+    let pending = |count| Readings { pending: open(count, 300), ..Readings::default() };
+    assert_eq!(early(open(0, 0), Readings::default()), [""; 0]);
+    assert_eq!(
+        early(open(1, 180), Readings::default()),
+        [
+            "failed: 1 event failed; it is evt_1, received 3m ago. Stripe will try again. No alert yet: it comes once an \
+          event has failed for 1h 0m"
+        ]
+    );
+    assert_eq!(
+        early(open(0, 0), pending(5)),
+        [
+            "pending: 5 events pending for 5m or longer; the oldest is evt_1, received 5m ago. No alert yet: it comes once \
+          more than 5 wait for so long"
+        ]
+    );
+    assert_eq!(early(open(0, 0), pending(6)), [""; 0], "that is a condition");
+    let both = Readings { failed: open(1, 3_600), ..Readings::default() };
+    assert_eq!(early(open(2, 3_600), both), [""; 0], "that is a condition");
+}
+
+#[test]
 fn without_an_age_all_count() {
     let seen = Readings { failed: open(2, 60), pending: open(1, 60), ..Readings::default() };
     let told = conditions(&seen, &Thresholds::default(), NOW);

@@ -43,6 +43,8 @@ pub(super) struct Entry {
     unit: String,
     reason: String,
     key: String,
+    /// `yes`: it may take more than is available.
+    allow_debt: String,
 }
 
 impl Entry {
@@ -81,6 +83,9 @@ pub(super) async fn adjust(
         }
         Err(AdjustError::Store(error)) => return Err(error.into()),
         Err(AdjustError::UnknownAccount(_)) => return Err(unknown(&id)),
+        Err(error @ AdjustError::Insufficient { .. }) => {
+            (StatusCode::CONFLICT, format!("{error}. To take it all the same, allow debt below"))
+        }
         Err(error @ AdjustError::KeyTaken { .. }) => (StatusCode::CONFLICT, error.to_string()),
         Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
     };
@@ -104,7 +109,7 @@ async fn post(
         unit: form.unit.trim().to_owned(),
         reason: form.reason.clone(),
         key: form.key.trim().to_owned(),
-        allow_debt: true,
+        allow_debt: form.allow_debt == "yes",
         operator,
     };
     let event = fresh::event_id(now)?;
@@ -148,14 +153,14 @@ fn render(story: &AccountStory, entry: &Entry, frame: &Frame) -> Markup {
     html! {
         (facts(vec![
             ("Reference", Some(or_dash(story.account.reference.as_deref()))),
-            ("Plan", Some(or_dash(story.account.tier.as_deref()))),
+            ("Tier", Some(or_dash(story.account.tier.as_deref()))),
             ("Note", story.account.deleted.then(|| html! { "deleted at Stripe" })),
         ]))
         h2 { "Balances" }
         (balances(&story.balances))
         h2 { "Subscriptions" }
         (subscriptions(&story.subscriptions, now))
-        @if !story.tier_changes.is_empty() { h2 { "Changes of plan" } (tier_changes(&story.tier_changes, now)) }
+        @if !story.tier_changes.is_empty() { h2 { "Changes of tier" } (tier_changes(&story.tier_changes, now)) }
         h2 { "Entries" }
         (entries(&story.entries, now))
         @if !story.money_back.is_empty() { h2 { "Refunds and disputes" } (money_back(&story.money_back)) }
@@ -191,7 +196,7 @@ fn subscriptions(rows: &[SubscriptionRow], now: UnixSeconds) -> Markup {
             event_link(&row.source_event_id),
         ]
     });
-    let heads = ["Subscription", "Status", "Plan", "Prices", "Period ends", "Ends", "Next plan", "By event"];
+    let heads = ["Subscription", "Status", "Tier", "Prices", "Period ends", "Ends", "Next tier", "By event"];
     table("Subscriptions", &heads, rows.collect(), "None.")
 }
 
@@ -219,6 +224,10 @@ fn form(id: &str, entry: &Entry, frame: &Frame) -> Markup {
                 (field("unit", "Unit", &entry.unit))
                 (field("reason", "Why (for the audit log)", &entry.reason))
                 (field("key", "Key (the same again changes nothing)", &entry.key))
+                label.check {
+                    input type="checkbox" name="allow_debt" value="yes" checked[entry.allow_debt == "yes"];
+                    " Allow debt (it may take more than is available)"
+                }
                 button { "Post the entry" }
             }
         }

@@ -66,7 +66,7 @@ fn render(listed: &[Listed]) -> Markup {
             html! { @if row.deleted { "deleted at Stripe" } @else { (nothing()) } },
         ]
     });
-    table("Accounts", &["Account", "Reference", "Plan", "Balance", "Note"], rows.collect(), "No accounts.")
+    table("Accounts", &["Account", "Reference", "Tier", "Balance", "Note"], rows.collect(), "No accounts.")
 }
 
 fn pages(asked: &Asked, listed: &[Listed]) -> Markup {

@@ -3,10 +3,11 @@
 use actix_web::{HttpResponse, web};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, event, moment, nothing, query, table, text};
+use super::parts::{Field, ROWS, account, event, moment, nothing, passage, query, table, text};
 use super::shell::Frame;
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
@@ -75,11 +76,65 @@ pub(super) fn table_of(rows: &[AuditRow], now: UnixSeconds) -> Markup {
             moment(row.at, now),
             text(&row.actor),
             text(&row.action),
-            text(&row.subject),
+            subject(row),
             row.event_id.as_deref().map_or_else(nothing, event),
-            html! { code.detail { (text(&row.detail)) } },
+            detail(&row.detail),
         ]
     });
-    let heads = ["Number", "At", "Actor", "Action", "Subject", "Event", "Detail"];
+    let heads = ["Number", "At", "Actor", "Action", "Subject", "Event"];
     table("Audit log", &heads, rows.collect(), "No rows.")
+}
+
+/// A link, where the subject is sure to have a page.
+fn subject(row: &AuditRow) -> Markup {
+    let is_account = match row.action.as_str() {
+        "account.reference" | "account.deleted" | "adjustment" | "clawback" | "grant" | "import" | "reversal"
+        | "tier" => true,
+        // A backup that took the place of the database is no event's doing.
+        "restore" => row.event_id.is_some(),
+        _ => false,
+    };
+    if is_account { account(&row.subject) } else { text(&row.subject) }
+}
+
+/// Why, and then the rest as it stands in the log.
+fn detail(told: &str) -> Markup {
+    let Ok(mut members) = serde_json::from_str::<Map<String, Value>>(told) else {
+        return html! { code.detail { (passage(told)) } };
+    };
+    let why = members.remove("why");
+    html! {
+        @if let Some(Value::String(why)) = &why { div { (passage(why)) } }
+        @if !members.is_empty() { code.detail { (passage(&Value::Object(members).to_string())) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_stands_first_and_the_rest_is_whole() {
+        let long = "x".repeat(1_000);
+        let told = format!("{{\"before\":\"{long}<b>\",\"why\":\"lost & found\"}}");
+        let shown = detail(&told).into_string();
+        assert!(shown.starts_with("<div><bdi>lost &amp; found</bdi></div><code class=\"detail\">"), "{shown}");
+        assert!(shown.contains(&format!("{long}&lt;b&gt;")) && !shown.contains("why"), "{shown}");
+        assert!(detail("<no JSON>").into_string().contains("&lt;no JSON&gt;"));
+    }
+
+    #[test]
+    fn a_subject_that_is_an_account_is_a_link() {
+        let row = |action: &str| AuditRow {
+            seq: 1,
+            at: 0,
+            actor: "stripe".into(),
+            action: action.into(),
+            subject: "cus/1".into(),
+            event_id: None,
+            detail: "{}".into(),
+        };
+        assert!(subject(&row("grant")).into_string().starts_with("<a href=\"/accounts/cus%2F1\">"));
+        assert_eq!(subject(&row("subscription")).into_string(), "<bdi>cus/1</bdi>");
+    }
 }

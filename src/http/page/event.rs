@@ -184,7 +184,7 @@ fn render(story: &EventStory, beside: &Beside<'_>, frame: &Frame) -> Markup {
         (itself(story, frame.now))
         (actions(story, beside, frame))
         @if !story.entries.is_empty() { h2 { "Entries" } (entries(&story.entries, frame.now)) }
-        @if !story.tier_changes.is_empty() { h2 { "Changes of plan" } (tier_changes(&story.tier_changes, frame.now)) }
+        @if !story.tier_changes.is_empty() { h2 { "Changes of tier" } (tier_changes(&story.tier_changes, frame.now)) }
         h2 { "Audit" }
         (audit::table_of(&story.audit, frame.now))
     }
@@ -277,7 +277,7 @@ fn rehearsal(rehearsed: &Replayed, now: UnixSeconds) -> Markup {
             h2 id="rehearsal" { "Trial: " (rehearsed.end.words(true)) }
             @if let Some(why) = &rehearsed.why { p { (sentence(why)) } }
             @if !posted.is_empty() { h3 { "Entries" } (entries(posted, now)) }
-            @if !changes.is_empty() { h3 { "Changes of plan" } (tier_changes(changes, now)) }
+            @if !changes.is_empty() { h3 { "Changes of tier" } (tier_changes(changes, now)) }
             @if !rows.is_empty() { h3 { "Audit" } (audit::table_of(rows, now)) }
             p.faint { "This was a trial: nothing was written." }
         }
@@ -316,5 +316,5 @@ pub(super) fn tier_changes(rows: &[TierChangeRow], now: UnixSeconds) -> Markup {
             event_link(&row.source_event_id),
         ]
     });
-    table("Changes of plan", &["At", "Account", "From", "To", "By event"], rows.collect(), "None.")
+    table("Changes of tier", &["At", "Account", "From", "To", "By event"], rows.collect(), "None.")
 }

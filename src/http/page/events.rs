@@ -6,10 +6,11 @@ use serde::Deserialize;
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, account, choice, event, moment, nothing, query, table, text};
+use super::parts::{Field, ROWS, account, choice, code, moment, nothing, path, query, table, text};
 use super::shell::Frame;
 use crate::config;
 use crate::domain::event::UnixSeconds;
+use crate::domain::words::counted;
 use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError};
 use crate::store::StoreError;
@@ -135,15 +136,23 @@ pub(super) fn table_of(rows: &[EventRow], now: UnixSeconds) -> Markup {
     let rows = rows.iter().map(|row| {
         vec![
             moment(row.received_at, now),
-            event(&row.event_id),
-            text(&row.kind),
+            html! { (typed(row)) " " span.id { (code(&row.event_id)) } },
             html! { (state(row)) @if let Some(why) = why(row) { " " span.why { (text(why)) } } },
             row.account_id.as_deref().map_or_else(nothing, account),
-            html! { (row.duplicates) },
+            if row.duplicates > 0 {
+                html! { (counted(row.duplicates, "repeat")) }
+            } else {
+                nothing()
+            },
         ]
     });
-    let heads = ["Received", "Event", "Type", "State", "Account", "Repeats"];
-    table("Events", &heads, rows.collect(), "No events.")
+    let heads = ["Received", "Event", "State", "Account", "Repeats"];
+    html! { div.events { (table("Events", &heads, rows.collect(), "No events.")) } }
+}
+
+/// Its type, which leads to its story.
+fn typed(row: &EventRow) -> Markup {
+    html! { a href=(path(&["events", &row.event_id])) { (text(&row.kind)) } }
 }
 
 /// What became of an event, in a word.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::books::{read, write};
 use super::fault::Fault;
-use super::parts::{Field, code, command, event, facts, moment, path, query, text};
+use super::parts::{Field, account, code, command, event, facts, moment, path, query, text};
 use super::shell::{Frame, answer, to_the_story};
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
@@ -123,7 +123,7 @@ fn one(finding: &Advised, refused: Option<&Refused<'_>>, frame: &Frame) -> Marku
     let refused = refused.filter(|refused| refused.id == row.finding_id);
     html! {
         article.card id={ "finding-" (row.finding_id) } {
-            h2 { (text(&row.kind)) " of " (code(&row.subject)) }
+            h2 { (row.finding_id) ": " (text(&row.kind)) " of " (code(&row.subject)) }
             (details(finding, frame.now))
             @if row.status != "resolved" {
                 form method="post" action=(path(&["findings", &row.finding_id.to_string(), "acknowledge"])) {
@@ -151,6 +151,7 @@ pub(super) fn details(Advised { row, command: remedy }: &Advised, now: UnixSecon
         ("Here", row.actual.as_deref().map(text)),
         ("First seen", Some(moment(row.first_seen_at, now))),
         ("Last seen", Some(moment(row.last_seen_at, now))),
+        ("Account", row.account_id.as_deref().map(account)),
         ("Event", row.event_id.as_deref().map(event)),
         ("Remedy", Some(command(remedy))),
     ])

@@ -6,16 +6,16 @@ use maud::{Markup, html};
 use super::books::read;
 use super::fault::Fault;
 use super::parts::{
-    away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, sentence, table, text,
+    account, away, code, command, event, facts, moment, moment_or_dash, nothing, or_dash, query, table, text,
 };
-use super::shell::Frame;
-use super::{events, jobs};
+use super::shell::{Frame, mode};
+use super::{events, jobs, verdict};
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::counted;
 use crate::http::private::{Operator, Private};
 use crate::ops::findings::Advised;
-use crate::ops::overview::{self, Job, Overview, Pile, Reconciliation, Standing, Webhook};
-use crate::ops::words::{amount, size};
+use crate::ops::overview::{self, Job, Overview, Pile, Reconciliation, Webhook};
+use crate::ops::words::{amount, size, time};
 
 pub(super) async fn show(private: web::Data<Private>, operator: Operator) -> Result<HttpResponse, Fault> {
     let now = (private.clock)();
@@ -23,12 +23,7 @@ pub(super) async fn show(private: web::Data<Private>, operator: Operator) -> Res
     let scene = private.scene.clone();
     let overview = read(&private, move |connection| overview::read(connection, &scene, storage, now)).await?;
     let frame = Frame { operator, now: now / 1000 };
-    Ok(frame.answer("/", title(&overview), &render(&overview)))
-}
-
-/// What a browser's tab says.
-fn title(overview: &Overview) -> &'static str {
-    if overview.conditions.is_empty() { "All is well" } else { "Something is wrong" }
+    Ok(frame.answer("/", verdict::title(&overview), &render(&overview)))
 }
 
 fn render(seen: &Overview) -> Markup {
@@ -36,10 +31,10 @@ fn render(seen: &Overview) -> Markup {
     html! {
         h1 {
             "billingd " (seen.version) " "
-            span class={ "mark " @if seen.mode == "live" { "live" } @else { "plain" } } { (seen.mode) " mode" }
+            (mode(seen.mode == "live"))
             @if let Some(account) = &seen.account { " " (code(account)) }
         }
-        (verdict(&seen.conditions, now))
+        (verdict::render(seen))
         div.cards {
             section.card aria-labelledby="open" { h2 id="open" { "Not done" } (open(seen, now)) }
             section.card aria-labelledby="deliveries" { h2 id="deliveries" { "Deliveries" } (deliveries(seen, now)) }
@@ -57,46 +52,6 @@ fn render(seen: &Overview) -> Markup {
         (jobs_table(&seen.jobs, now))
         h2 { a href="/events" { "Lately" } }
         (events::table_of(&seen.lately, now))
-    }
-}
-
-/// One line: all is well, or what is wrong, the most urgent first.
-fn verdict(conditions: &[Standing], now: UnixSeconds) -> Markup {
-    if conditions.is_empty() {
-        return html! { p.verdict.well role="status" { strong { "All is well." } " Nothing needs you." } };
-    }
-    let things = i64::try_from(conditions.len()).unwrap_or(i64::MAX);
-    html! {
-        section.verdict.wrong role="alert" aria-label="What is wrong" {
-            p {
-                strong { (counted(things, "thing")) @if things == 1 { " is" } @else { " are" } " wrong" }
-                @if things > 1 { ", the most urgent first" }
-            }
-            ol {
-                @for condition in conditions {
-                    li {
-                        a href=(detail(&condition.name)) { (text(&condition.text)) }
-                        div.remedy {
-                            (code(&condition.name))
-                            @if let Some(since) = condition.since { " since " (moment(since, now)) }
-                        }
-                        div.remedy { "What helps: " (sentence(&condition.remedy)) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Where more is to be seen of a condition.
-fn detail(name: &str) -> String {
-    match name {
-        "dead_letter" | "failed" => query("/events", &[("status", "failed")]),
-        "pending" => query("/events", &[("status", "pending")]),
-        "findings" | "silence" => "/findings".into(),
-        "signature" | "success_rate" | "undelivered" => "#deliveries".into(),
-        job if job.starts_with("job:") => "/jobs".into(),
-        _ => "#books".into(),
     }
 }
 
@@ -148,7 +103,7 @@ fn verified(Webhook { path, secrets, secret, verified_at }: &Webhook, now: UnixS
         (code(path)) ": "
         @match (secret, verified_at) {
             (Some(secret), Some(at)) => { "secret " (secret) " of " (secrets) " verified last, " (away(*at, now)) },
-            _ => "no secret has verified anything since the server started",
+            _ => "no delivery since the restart",
         }
     }
 }
@@ -173,25 +128,62 @@ fn reconciliation(run: Option<&Reconciliation>, now: UnixSeconds) -> Markup {
         "partial" => html! { span.mark.bad { "cut short" } },
         other => html! { span.mark.bad { (text(other)) } },
     };
-    let counts =
-        run.counts.iter().filter_map(|(name, count)| Some((name, count.as_i64().filter(|count| *count != 0)?)));
     html! {
         (facts(vec![("Began", Some(moment(run.started_at, now))), ("Result", Some(word))]))
-        p.counts {
-            @for (index, (name, count)) in counts.enumerate() {
-                @if index > 0 { ", " }
-                (text(&name.replace('_', " "))) " " (count)
-            }
-        }
+        @for line in words(&run.counts) { p { (text(&line)) } }
     }
+}
+
+/// What a run looked at and found, what is zero left out.
+fn words(counts: &serde_json::Map<String, serde_json::Value>) -> Vec<String> {
+    let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_i64).unwrap_or_default();
+    let some = |pairs: &[(i64, String)]| {
+        let told: Vec<&str> = pairs.iter().filter(|(count, _)| *count > 0).map(|(_, words)| words.as_str()).collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    };
+    let nouns = |names: &[(&str, &str)]| {
+        some(&names.iter().map(|(name, noun)| (count(name), counted(count(name), noun))).collect::<Vec<_>>())
+    };
+    let states = |names: &[(&str, &str)]| {
+        some(&names.iter().map(|(name, word)| (count(name), format!("{} {word}", count(name)))).collect::<Vec<_>>())
+    };
+    let compared = nouns(&[
+        ("events", "event"),
+        ("subscriptions", "subscription"),
+        ("invoices", "invoice"),
+        ("checkouts", "checkout session"),
+        ("refunds", "refund"),
+        ("disputes", "dispute"),
+    ]);
+    let since = counts.get("since").and_then(serde_json::Value::as_i64);
+    let since = since.map(|since| format!(" since {}", time(since))).unwrap_or_default();
+    let came = states(&[("completed", "completed"), ("pending", "waiting"), ("failed", "failed")]);
+    let missing = (count("missing") > 0).then(|| {
+        let came = came.map(|came| format!(": {came}")).unwrap_or_default();
+        format!("{} had never come{came}", counted(count("missing"), "event"))
+    });
+    let found = states(&[("found", "new"), ("found_again", "known"), ("resolved", "gone")]);
+    let lines = [
+        Some(format!("{} compared{since}", compared.unwrap_or_else(|| "Nothing".into()))),
+        missing,
+        nouns(&[("undelivered", "event")]).map(|events| format!("{events} not delivered by Stripe")),
+        Some(found.map_or_else(|| "No findings".into(), |found| format!("Findings: {found}"))),
+        nouns(&[("in_flight", "difference")]).map(|differences| format!("{differences} left for the next run")),
+    ];
+    lines.into_iter().flatten().chain(cut_short(counts)).collect()
+}
+
+fn cut_short(counts: &serde_json::Map<String, serde_json::Value>) -> impl Iterator<Item = String> {
+    let parts = counts.get("cut_short").and_then(serde_json::Value::as_array).into_iter().flatten();
+    parts.filter_map(|part| part.as_str().map(|part| format!("Cut short: {part}")))
 }
 
 fn findings(listed: &[Advised], now: UnixSeconds) -> Markup {
     let rows = listed.iter().map(|Advised { row, command: remedy }| {
         let stake = row.amount.zip(row.currency.as_deref());
         vec![
-            html! { a href={ "/findings#finding-" (row.finding_id) } { (text(&row.kind)) } },
-            code(&row.subject),
+            html! { a href={ "/findings#finding-" (row.finding_id) } { (row.finding_id) ": " (text(&row.kind)) } },
+            html! { (code(&row.subject)) @if let Some(id) = &row.account_id { " of " (account(id)) } },
             or_dash(row.expected.as_deref()),
             or_dash(row.actual.as_deref()),
             stake.map_or_else(nothing, |(sum, currency)| html! { span.amount { (text(&amount(sum, currency))) } }),
@@ -218,7 +210,7 @@ fn jobs_table(listed: &[Job], now: UnixSeconds) -> Markup {
         ]
     });
     let heads = ["Job", "Schedule", "Last run", "Result", "Next"];
-    table("Jobs", &heads, rows.collect(), "No job has a schedule.")
+    html! { div.jobs { (table("Jobs", &heads, rows.collect(), "No job has a schedule.")) } }
 }
 
 #[cfg(test)]
@@ -227,47 +219,38 @@ mod tests {
 
     const NOW: UnixSeconds = 1_790_000_000;
 
-    fn wrong(name: &str, text: &str, since: Option<UnixSeconds>) -> Standing {
-        Standing { name: name.into(), text: text.into(), remedy: "`billingd doctor` tells".into(), since }
+    #[test]
+    fn a_webhook_tells_which_secret_verified_last() {
+        let webhook = Webhook { path: "/w".into(), secrets: 2, secret: None, verified_at: None };
+        assert!(verified(&webhook, NOW).into_string().ends_with(": no delivery since the restart"));
+        let webhook = Webhook { secret: Some(1), verified_at: Some(NOW - 60), ..webhook };
+        assert!(verified(&webhook, NOW).into_string().ends_with(": secret 1 of 2 verified last, 1m ago"));
     }
 
     #[test]
-    fn the_first_line_says_whether_all_is_well() {
-        let well = "<p class=\"verdict well\" role=\"status\"><strong>All is well.</strong> Nothing needs you.</p>";
-        assert_eq!(verdict(&[], NOW).into_string(), well);
-        let one = verdict(&[wrong("wal", "the log has grown", None)], NOW).into_string();
-        assert_eq!(
-            one,
-            "<section class=\"verdict wrong\" role=\"alert\" aria-label=\"What is wrong\"><p><strong>1 thing is wrong</strong></p>\
-             <ol><li><a href=\"#books\"><bdi>the log has grown</bdi></a><div class=\"remedy\"><code><bdi>wal</bdi></code></div>\
-             <div class=\"remedy\">What helps: <bdi></bdi><code>billingd doctor</code><bdi> tells</bdi></div></li></ol></section>"
-        );
-        let two = [wrong("dead_letter", "1 dead letter", Some(NOW - 180)), wrong("job:<b>", "late", None)];
-        let two = verdict(&two, NOW).into_string();
-        assert!(two.contains("<strong>2 things are wrong</strong>, the most urgent first"), "{two}");
-        assert!(two.contains("since <time datetime=\"2026-09-21T14:10:20Z\">2026-09-21 14:10:20</time>"), "{two}");
-        assert!(two.contains("job:&lt;b&gt;") && two.find("dead letter") < two.find("late"), "{two}");
-    }
-
-    #[test]
-    fn each_condition_leads_to_its_details() {
-        for (name, link) in [
-            ("dead_letter", "/events?status=failed"),
-            ("failed", "/events?status=failed"),
-            ("pending", "/events?status=pending"),
-            ("findings", "/findings"),
-            ("silence", "/findings"),
-            ("job:backup", "/jobs"),
-            ("success_rate", "#deliveries"),
-            ("disk", "#books"),
+    fn a_reconciliation_tells_in_words_what_it_did() {
+        let told = |counts: serde_json::Value| words(counts.as_object().expect("an object")).join("; ");
+        for (counts, expected) in [
+            (serde_json::json!({}), "Nothing compared; No findings"),
+            (
+                serde_json::json!({ "run": 7, "since": 1_790_000_000, "events": 4, "subscriptions": 3, "invoices": 1,
+                    "missing": 0, "found_again": 1, "open": 1 }),
+                "4 events, 3 subscriptions, 1 invoice compared since 2026-09-21 14:13:20; Findings: 1 known",
+            ),
+            (
+                serde_json::json!({ "events": 9, "missing": 3, "completed": 2, "pending": 1, "undelivered": 4,
+                    "found": 2, "resolved": 1, "in_flight": 1, "cut_short": ["invoices: timed out"] }),
+                "9 events compared; 3 events had never come: 2 completed, 1 waiting; 4 events not delivered by Stripe; \
+                 Findings: 2 new, 1 gone; 1 difference left for the next run; Cut short: invoices: timed out",
+            ),
         ] {
-            assert_eq!(detail(name), link, "{name}");
+            assert_eq!(told(counts), expected);
         }
     }
 
     #[test]
-    fn a_reconciliation_tells_its_counts_but_for_zeros() {
-        let counts = serde_json::json!({ "events": 7, "missing": 0, "found_again": 2, "<b>": 1 });
+    fn what_cut_a_reconciliation_short_is_text() {
+        let counts = serde_json::json!({ "cut_short": ["<b>"] });
         let run = Reconciliation {
             started_at: NOW,
             result: "partial".into(),
@@ -275,7 +258,6 @@ mod tests {
         };
         let shown = reconciliation(Some(&run), NOW).into_string();
         assert!(shown.contains("<span class=\"mark bad\">cut short</span>"), "{shown}");
-        assert!(shown.contains("<bdi>&lt;b&gt;</bdi> 1, <bdi>events</bdi> 7, <bdi>found again</bdi> 2"), "{shown}");
-        assert!(!shown.contains("missing"), "{shown}");
+        assert!(shown.contains("<bdi>Cut short: &lt;b&gt;</bdi>"), "{shown}");
     }
 }

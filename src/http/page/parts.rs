@@ -16,7 +16,7 @@ const TEXT_CHARS_MAX: usize = 240;
 const SENTENCE_CHARS_MAX: usize = 2_000;
 
 /// A word of more characters may be broken, so that it does not push others off the page.
-const WORD_CHARS_MAX: usize = 36;
+const WORD_CHARS_MAX: usize = 20;
 
 /// A path whose parts may hold anything: each becomes one segment.
 pub(super) fn path(parts: &[&str]) -> String {
@@ -43,6 +43,11 @@ pub(super) fn text(value: &str) -> Markup {
     shortened(value, TEXT_CHARS_MAX)
 }
 
+/// A longer text from outside, which has a line of its own.
+pub(super) fn passage(value: &str) -> Markup {
+    shortened(value, SENTENCE_CHARS_MAX)
+}
+
 fn shortened(value: &str, chars_max: usize) -> Markup {
     let left_out = value.chars().count().saturating_sub(chars_max);
     let shown: String = plain(value).chars().take(chars_max).map(visible).collect();
@@ -63,7 +68,15 @@ fn visible(one: char) -> char {
 
 /// A command to copy: never shortened, for half of it would be another one.
 pub(super) fn command(value: &str) -> Markup {
-    html! { code { (plain(value).chars().map(visible).collect::<String>()) } }
+    let shown: String = plain(value).chars().map(visible).collect();
+    html! {
+        code {
+            @for word in shown.split_inclusive(' ') {
+                // A line may end between two hyphens, and then it reads as another option.
+                @if word.starts_with("--") { span.whole { (word) } } @else { (word) }
+            }
+        }
+    }
 }
 
 /// An id or a path: to be read letter by letter.
@@ -119,11 +132,13 @@ pub(super) fn away(at: UnixSeconds, now: UnixSeconds) -> String {
     if at > now { format!("in {}", age(at - now)) } else { format!("{} ago", age(now - at)) }
 }
 
-/// A table that a narrow screen shows as a list of cards; the roles say that it still is a table.
+/// A table that a narrow screen shows as a list of cards, without what is empty; the roles say that it still is a table.
+/// A row with one cell more than there are heads has it below the others, across the whole width.
 pub(super) fn table(caption: &str, heads: &[&str], rows: Vec<Vec<Markup>>, otherwise: &str) -> Markup {
     if rows.is_empty() {
         return html! { p.faint { (otherwise) } };
     }
+    let none = nothing().0;
     html! {
         table role="table" aria-label=(caption) {
             thead role="rowgroup" {
@@ -135,8 +150,11 @@ pub(super) fn table(caption: &str, heads: &[&str], rows: Vec<Vec<Markup>>, other
                 @for row in &rows {
                     tr role="row" {
                         @for (cell, head) in row.iter().zip(heads) {
-                            td role="cell" data-head=(head) { div { (cell) } }
+                            td role="cell" class=[(cell.0 == none).then_some("none")] data-head=(head) { div { (cell) } }
                         }
+                    }
+                    @if let Some(below) = row.get(heads.len()) {
+                        tr.below role="row" { td role="cell" colspan=(heads.len()) { div { (below) } } }
                     }
                 }
             }
@@ -238,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn no_line_of_a_command_ends_within_an_option() {
+        assert_eq!(
+            command("billingd x --reason <TEXT>").into_string(),
+            "<code>billingd x <span class=\"whole\">--reason </span>&lt;TEXT&gt;</code>"
+        );
+    }
+
+    #[test]
     fn a_moment_has_its_age() {
         let shown = moment(1_790_000_000, 1_790_000_180).into_string();
         assert_eq!(
@@ -251,6 +277,12 @@ mod tests {
     fn a_table_says_which_head_each_cell_has() {
         let shown = table("Events", &["A"], vec![vec![text("1")]], "none").into_string();
         assert!(shown.contains("<td role=\"cell\" data-head=\"A\"><div><bdi>1</bdi></div></td>"), "{shown}");
+        let shown = table("Audit", &["A", "B"], vec![vec![nothing(), text("1"), text("2")]], "none").into_string();
+        assert!(shown.contains("class=\"none\" data-head=\"A\"") && shown.contains("data-head=\"B\"><div>"), "{shown}");
+        assert!(
+            shown.contains("<tr class=\"below\" role=\"row\"><td role=\"cell\" colspan=\"2\"><div><bdi>2</bdi>"),
+            "{shown}"
+        );
         assert_eq!(table("Events", &["A"], Vec::new(), "none").into_string(), "<p class=\"faint\">none</p>");
     }
 }

@@ -75,6 +75,11 @@ pub(super) fn navigation(place: &str) -> Markup {
     }
 }
 
+/// Whether it is about real money.
+pub(in crate::http) fn mode(is_live: bool) -> Markup {
+    html! { span class={ "mark " @if is_live { "live" } @else { "plain" } } { @if is_live { "live" } @else { "test" } " mode" } }
+}
+
 /// A whole document.
 pub(in crate::http) fn document(title: &str, body: &Markup) -> Markup {
     html! {
