@@ -22,6 +22,13 @@ struct Count {
     told_at: Option<UnixMillis>,
 }
 
+impl Count {
+    /// So it was, and not before the clock was set back.
+    fn was_just_told(&self, now: UnixMillis) -> bool {
+        self.told_at.is_some_and(|told_at| (0..LOG_EVERY_MS).contains(&(now - told_at)))
+    }
+}
+
 impl Rejections {
     /// None yet; `what` names in the log what comes through this door, such as "deliveries".
     #[must_use]
@@ -36,7 +43,7 @@ impl Rejections {
             let count = counts.entry(code).or_default();
             count.all += 1;
             count.untold += 1;
-            if count.told_at.is_some_and(|told_at| now - told_at < LOG_EVERY_MS) {
+            if count.was_just_told(now) {
                 return;
             }
             count.told_at = Some(now);
@@ -50,5 +57,22 @@ impl Rejections {
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(code, count)| (*code, count.all)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_now_and_then_also_after_the_clock_was_set_back() {
+        let rejections = Rejections::of("deliveries");
+        let untold = |now| {
+            rejections.count("a_code", now);
+            rejections.counts.lock().unwrap()["a_code"].untold
+        };
+        let six_hours = 6 * 3_600_000;
+        assert_eq!([six_hours, six_hours + 9_999, six_hours + 10_000, 0, 1].map(untold), [0, 1, 0, 0, 1]);
+        assert_eq!(rejections.counts(), BTreeMap::from([("a_code", 5)]));
     }
 }

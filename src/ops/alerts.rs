@@ -117,7 +117,8 @@ fn overdue(
     // Before the first start that kept a schedule nothing was due.
     let since = meta::get(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
     let Some(since) = since else { return Ok(Vec::new()) };
-    let (done, running) = (jobs::last_successes(connection)?, jobs::begun(connection, now / 1000 - LATE_S)?);
+    let (done, running) =
+        (jobs::last_successes(connection, now / 1000)?, jobs::begun(connection, now / 1000 - LATE_S)?);
     let overdue = due.iter().filter(|(job, _)| !running.contains(*job)).map(|(job, due)| Overdue {
         job,
         due: *due,

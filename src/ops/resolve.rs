@@ -286,9 +286,14 @@ impl Pause {
         Self { tries: u32::MAX, until: now.saturating_add(WAIT_MAX_MS) }
     }
 
+    /// It goes on; not for longer than any pause, though, if the clock was set back.
+    fn lasts(&self, now: UnixMillis) -> bool {
+        (1..=WAIT_MAX_MS).contains(&self.until.saturating_sub(now))
+    }
+
     /// It has been over for so long that whoever waited is gone, or may as well begin anew.
     fn is_history(&self, now: UnixMillis) -> bool {
-        self.until.saturating_add(WAIT_MAX_MS) <= now
+        !self.lasts(now) && self.until.saturating_sub(now).saturating_abs() >= WAIT_MAX_MS
     }
 }
 
@@ -332,7 +337,7 @@ impl Resolver {
     /// Nobody answers at the moment, so there is no need to look.
     #[must_use]
     pub fn rests(&self, now: UnixMillis) -> bool {
-        self.silence.is_some_and(|silence| silence.until > now)
+        self.silence.is_some_and(|silence| silence.lasts(now))
     }
 
     /// Nothing is left of what the last look saw.
@@ -439,8 +444,7 @@ impl Resolver {
     /// What is neither put off nor under way.
     fn ripe(&self, questions: Vec<Question>, now: UnixMillis) -> Vec<Question> {
         let is_ripe = |question: &Question| {
-            !self.under_way.contains_key(&question.of_anybody())
-                && self.pauses(question).all(|pause| pause.until <= now)
+            !self.under_way.contains_key(&question.of_anybody()) && !self.pauses(question).any(|pause| pause.lasts(now))
         };
         questions.into_iter().filter(is_ripe).collect()
     }

@@ -112,8 +112,9 @@ impl Alerts {
 }
 
 impl Alert {
+    /// Gone for long enough; or nobody knows for how long, since the clock was set back.
     fn is_over(&self, now: UnixSeconds) -> bool {
-        self.gone_at.is_some_and(|at| now - at >= OVER_AFTER_S)
+        self.gone_at.is_some_and(|at| !(0..OVER_AFTER_S).contains(&(now - at)))
     }
 
     fn notice(&self, now: UnixSeconds) -> Option<Notice> {
@@ -198,6 +199,15 @@ mod tests {
             (300, &[], false, &["cleared wal: over: seen at 0"]),
             // Nobody heard that it was over.
             (315, &["wal"], true, &[]),
+        ]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_nobody() {
+        play(&[
+            (0, &["disk"], true, &["raised disk: seen at 0"]),
+            (15, &[], true, &[]),
+            (30 - 21_600, &[], true, &["cleared disk: over: seen at 0"]),
         ]);
     }
 

@@ -336,6 +336,26 @@ fn a_pause_doubles_from_a_second_up_to_ten_minutes() {
     assert_eq!((longest.until, Pause::after(Some(longest), 5_000).until), (605_000, 605_000));
 }
 
+/// Story: somebody sets the clock back by six hours, and nothing was to be asked for so long.
+#[test]
+fn a_clock_that_is_set_back_delays_nobody() {
+    const SIX_HOURS: i64 = 6 * 3_600_000;
+    let mut resolver = seen(1, [0]);
+    assert_eq!(resolver.asks(SIX_HOURS), [0]);
+    resolver.misses(0, SIX_HOURS);
+    assert!(resolver.rests(SIX_HOURS + 999) && !resolver.rests(0));
+    resolver.sees([0], 0);
+    assert_eq!(resolver.asks(0), [0]);
+
+    let mut scene = Scene::new();
+    scene.fake.lists("/v1/invoices/in_1/lines", json!([{"id": "il_1", "currency": "usd"}]));
+    scene.deliver(&paid("evt_1", true));
+    assert_eq!(scene.ask(0).unanswered, 1);
+    scene.now -= SIX_HOURS;
+    assert_eq!(scene.ask(0).unanswered, 1);
+    assert_eq!(scene.resolver.put_off.len(), 1);
+}
+
 /// Story: one request hangs, and an event comes.
 #[test]
 fn a_request_that_hangs_holds_up_no_other_question() {
