@@ -340,13 +340,7 @@ impl Resolver {
         self.silence.is_some_and(|silence| silence.lasts(now))
     }
 
-    /// Nothing is left of what the last look saw.
-    #[must_use]
-    pub fn has_asked_all(&self) -> bool {
-        self.due.is_empty()
-    }
-
-    /// What is seen and may be asked now, if there is room.
+    /// What the last look saw, and is not asked yet.
     pub fn due(&self) -> impl Iterator<Item = &Question> {
         self.due.iter()
     }
@@ -376,8 +370,8 @@ impl Resolver {
                 tracing::info!(%need, "Stripe told what events waited for");
                 Ok(true)
             }
-            Err(NoAnswer::Api(error)) if !error.is_final() => {
-                if error.kind != Kind::Stopped {
+            Err(error) if error.is_of_the_moment() => {
+                if !error.is_stop() {
                     // What fails at the same time fails once, and if others were answered meanwhile, it fails alone.
                     if heard_before == Some(self.heard) {
                         self.hears(Some(self.silence_after(&question, now)));
@@ -391,7 +385,7 @@ impl Resolver {
                 self.hears(None);
                 self.put_off.insert(question.of_anybody(), Pause::longest(now));
                 let text = format!("Stripe was asked for {need}: {error}");
-                tracing::warn!(%need, %error, "Stripe's answer cannot be used");
+                tracing::warn!(%need, %error, "Stripe has no answer that can be used");
                 desk.write(move |transaction| events::note(transaction, &need, &text))?;
                 Ok(false)
             }

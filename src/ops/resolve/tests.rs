@@ -6,6 +6,7 @@ use rusqlite::TransactionBehavior;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::asking::Unanswered;
 use super::*;
 use crate::domain::policy::{Basis, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
@@ -22,6 +23,8 @@ const START: i64 = 1_790_000_000;
 struct Fake {
     answers: Mutex<HashMap<String, Result<Value, Kind>>>,
     asked: Mutex<Vec<String>>,
+    /// The path that shows a bug.
+    trap: Option<&'static str>,
     time: Mutex<Option<UnixSeconds>>,
 }
 
@@ -46,6 +49,7 @@ impl Fake {
 impl Api for Fake {
     fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
         self.asked.lock().unwrap().push(path.to_owned());
+        assert!(self.trap != Some(path), "a bug");
         match self.answers.lock().unwrap().get(path) {
             Some(Ok(answer)) => Ok(answer.to_string().into_bytes()),
             Some(Err(kind)) => Err(ApiError::new(*kind, path, "as ordered")),
@@ -290,7 +294,7 @@ impl Resolver {
 
     /// Nobody answered this one.
     fn misses(&mut self, number: usize, now: UnixMillis) {
-        let told = Err(ApiError::new(Kind::Unavailable, "/", "as ordered").into());
+        let told = Err(Unanswered::NoAnswer(ApiError::new(Kind::Unavailable, "/", "as ordered").into()));
         let heard = Heard { question: question(number), asked_at: now, told };
         assert!(!self.keep(heard, &mut Nowhere, now).unwrap());
     }
@@ -853,6 +857,26 @@ fn an_answer_that_cannot_be_used_is_told_by_who_waits_and_asked_for_again() {
     scene.run_woken();
     assert_eq!(scene.became("evt_1"), "completed applied");
     assert_eq!(scene.row("SELECT last_error FROM v_events WHERE event_id = 'evt_1'"), "");
+}
+
+/// Story: a question shows a bug each time, and once as many had panicked as may be under way, nothing was asked any more.
+#[test]
+fn a_bug_fails_its_question_alone() {
+    let mut scene = Scene::new();
+    scene.fake.trap = Some("/v1/invoices/in_1/lines");
+    scene.fake.lists("/v1/invoice_payments", json!([]));
+    scene.deliver(&paid("evt_1", true));
+    for _ in 0..3 {
+        assert_eq!(scene.ask(600), Passed { answered: 0, unanswered: 1 });
+    }
+    assert_eq!((scene.ask(599), scene.resolver.under_way.len()), (Passed::default(), 0));
+    scene.deliver(&refund("evt_2", Some("pi_1"), None));
+    assert_eq!(scene.resolve().answered, 1);
+    assert_eq!((scene.became("evt_1"), scene.became("evt_2")), ("pending".into(), "completed no_effect".into()));
+    assert_eq!(
+        scene.row("SELECT last_error FROM v_events WHERE event_id = 'evt_1'"),
+        "Stripe was asked for lines:in_1: a bug: the question panicked; please report it"
+    );
 }
 
 #[test]
