@@ -21,7 +21,7 @@ use crate::store::answers::{self, Open, Place};
 use crate::store::payload::{self, Fetched, Payload};
 use crate::store::{Desk, StoreError, events, payments, prices};
 use crate::stripe::ask::{self, NoAnswer, Paid};
-use crate::stripe::client::{Api, ApiError, Kind};
+use crate::stripe::client::{Api, ApiError, Dated, Kind};
 
 pub use asking::Asking;
 use asking::Heard;
@@ -139,14 +139,14 @@ fn ask(api: &dyn Api, question: &Question) -> Result<Told, NoAnswer> {
         Need::Session(session) => or_gone(ask::session_lines(api, session)?, Told::Lines),
         Need::Price(price) => or_gone(ask::prices(api, price)?, Told::Prices),
         Need::Subscription(id) => {
-            or_gone(ask::subscription(api, id)?, |current| Told::State(Box::new(State::of(&current))))
+            or_gone(ask::subscription(api, id)?, |current| Told::State(Box::new(State::of(&current.told))))
         }
         Need::Payment(name) if question.only_amount => Told::Charges(ask::charges(api, name)?),
         Need::Payment(name) => Told::Paid(ask::payment(api, name)?),
         Need::Object(path) => match ask::object(api, path, &[])? {
-            Asked::Told(json) => {
+            Asked::Told(Dated { told: json, date: at }) => {
                 let packed = Payload::pack(json.as_bytes()).map_err(|_| too_large(path))?;
-                Told::Object { packed, at: api.time() }
+                Told::Object { packed, at }
             }
             Asked::NotYet | Asked::Gone => Told::Gone,
         },

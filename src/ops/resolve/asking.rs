@@ -113,12 +113,12 @@ impl<'scope, 'env> Asking<'scope, 'env> {
 mod tests {
     use super::*;
     use crate::domain::decision::Need;
-    use crate::stripe::client::ApiError;
+    use crate::stripe::client::{ApiError, Dated};
 
     struct Nobody;
 
     impl Api for Nobody {
-        fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+        fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
             Err(ApiError::new(Kind::NotFound, path, "nobody put it there"))
         }
     }

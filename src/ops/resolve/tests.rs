@@ -1,6 +1,6 @@
 //! When to ask what, on no database; and what becomes of each kind of answer, on a real one.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use rusqlite::TransactionBehavior;
 use serde_json::{Value, json};
@@ -25,7 +25,10 @@ struct Fake {
     asked: Mutex<Vec<String>>,
     /// The path that shows a bug.
     trap: Option<&'static str>,
-    time: Mutex<Option<UnixSeconds>>,
+    /// When it told what, by path.
+    dates: HashMap<&'static str, UnixSeconds>,
+    /// Where so many questions meet before any is answered.
+    meeting: Option<Barrier>,
 }
 
 impl Fake {
@@ -47,18 +50,17 @@ impl Fake {
 }
 
 impl Api for Fake {
-    fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         self.asked.lock().unwrap().push(path.to_owned());
         assert!(self.trap != Some(path), "a bug");
+        self.meeting.iter().for_each(|meeting| drop(meeting.wait()));
         match self.answers.lock().unwrap().get(path) {
-            Some(Ok(answer)) => Ok(answer.to_string().into_bytes()),
+            Some(Ok(answer)) => {
+                Ok(Dated { told: answer.to_string().into_bytes(), date: self.dates.get(path).copied() })
+            }
             Some(Err(kind)) => Err(ApiError::new(*kind, path, "as ordered")),
             None => Err(ApiError::new(Kind::NotFound, path, "nobody put it there")),
         }
-    }
-
-    fn time(&self) -> Option<UnixSeconds> {
-        *self.time.lock().unwrap()
     }
 }
 
@@ -737,7 +739,7 @@ fn a_thin_charge_is_dated_by_stripes_clock() {
         for is_charge_first in [true, false] {
             let mut scene = Scene::new();
             scene.now += wrong_by * 1000;
-            *scene.fake.time.lock().unwrap() = told;
+            scene.fake.dates.extend(told.map(|told| ("/v1/charges/ch_1", told)));
             scene.fake.lists("/v1/invoice_payments", json!([attached("in_1", "paid")]));
             scene.fake.tells("/v1/charges/ch_1", charge("ch_1"));
             let mut events = vec![thin("evt_1", "v1.charge.refunded", "/v1/charges/ch_1"), refunded(2, START - 30)];
@@ -754,6 +756,23 @@ fn a_thin_charge_is_dated_by_stripes_clock() {
             assert_eq!(scene.balance(), "25", "{told:?}, wrong by {wrong_by}, charge first {is_charge_first}");
         }
     }
+}
+
+/// Story: two objects were asked for at the same time, and the later answer dated both.
+#[test]
+fn each_object_is_dated_by_its_own_answer() {
+    let mut scene = Scene::new();
+    scene.resolver = Resolver::new(2);
+    scene.fake.meeting = Some(Barrier::new(2));
+    scene.fake.dates = HashMap::from([("/v1/charges/ch_1", START - 50), ("/v1/charges/ch_2", START + 50)]);
+    for number in [1, 2] {
+        let (id, path) = (format!("ch_{number}"), format!("/v1/charges/ch_{number}"));
+        scene.fake.tells(&path, charge(&id));
+        scene.deliver(&thin(&format!("evt_{number}"), "v1.charge.refunded", &path));
+    }
+    assert_eq!(scene.ask(0).answered, 2);
+    let dates = "SELECT group_concat(object_told_at) FROM (SELECT * FROM event_payloads ORDER BY event_id)";
+    assert_eq!(scene.row(dates), format!("{},{}", START - 50, START + 50));
 }
 
 /// Story: a refund is made, its charge is told with it, and it fails before anybody asks what the first thin event meant.
