@@ -306,7 +306,7 @@ impl<D: Desk> Runner<D> {
     /// When the database does not tell what ran, or take what did. That a job fails is no error here.
     pub fn run_due(&mut self) -> Result<(), StoreError> {
         let now = (self.clock)() / 1000;
-        let succeeded = self.reader.read(jobs::last_successes)?;
+        let succeeded = self.reader.read(|connection| jobs::last_successes(connection, now))?;
         for index in 0..self.jobs.len() {
             let Some(job) = self.jobs.get(index).filter(|_| !self.stop.is_set()) else { break };
             let Some(due) = job.schedule.as_ref().and_then(|schedule| schedule.last_due(now)) else { continue };

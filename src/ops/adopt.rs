@@ -147,13 +147,14 @@ pub fn plan<B: Look>(
     seen: &mut dyn FnMut(usize),
 ) -> Result<Plan, AdoptError> {
     let (api, livemode) = (place.api, errand.rules().policy.livemode);
-    if let Some(other) = lists::livemode(api)?.filter(|told| *told != livemode) {
+    let mode = lists::livemode(api)?;
+    if let Some(other) = mode.told.filter(|told| *told != livemode) {
         return Err(AdoptError::OtherMode(other));
     }
     if account::is_another(place.books, api, &errand.rules().policy, now / 1000)? {
         return Err(AdoptError::OtherAccount);
     }
-    let began = api.time().unwrap_or(now / 1000);
+    let began = mode.date.unwrap_or(now / 1000);
     let plan = Plan { events: Spool::create(place.folder)?, report: Adopted::default() };
     let mut look = Lists { books: place.books, errand, began, plan, customers: Seen::default(), read: 0 };
     for page in CUSTOMERS.texts(api, &[]) {

@@ -121,7 +121,8 @@ fn overdue(
     // Before the first start that kept a schedule nothing was due.
     let since = meta::get(connection, jobs::JOBS_SINCE)?.and_then(|since| since.parse::<UnixSeconds>().ok());
     let Some(since) = since else { return Ok(Vec::new()) };
-    let (done, running) = (jobs::last_successes(connection)?, jobs::running(connection, now / 1000 - HANGS_AFTER_S)?);
+    let done = jobs::last_successes(connection, now / 1000)?;
+    let running = jobs::running(connection, now / 1000 - HANGS_AFTER_S)?;
     // It runs, or waits for one that began before it was due: one thread runs all.
     let is_seen_to = |job: &str, due| running.iter().any(|(name, began)| name == job || *began <= due);
     let overdue = due.iter().filter(|(job, due)| !is_seen_to(job, *due)).map(|(job, due)| Overdue {

@@ -39,7 +39,7 @@ pub fn read(connection: &Connection, now: UnixMillis) -> Result<Gauges, StoreErr
         oldest_pending_s: pending.first.map_or(0, |(_, at)| now / 1000 - at),
         findings: findings.into_iter().map(|found| (found.kind, found.count)).collect(),
         last_delivery: events::last_delivery(connection)?,
-        successes: jobs::last_successes(connection)?.into_iter().collect(),
+        successes: jobs::last_successes(connection, now / 1000)?.into_iter().collect(),
         entries: ledger::newest(connection)?.unwrap_or_default(),
     })
 }

@@ -16,7 +16,7 @@ use crate::ops::ingest::{Answer, Delivery, Errand};
 use crate::store::events::Source;
 use crate::store::{Desk, StoreError, accounts, savepoint, subscriptions};
 use crate::stripe::ask::{self, NoAnswer};
-use crate::stripe::client::Api;
+use crate::stripe::client::{Api, Dated};
 
 /// A state that a subscription should have.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,11 +109,11 @@ pub fn at_stripe(
 ) -> Result<Wanted, RepairError> {
     // Read before Stripe is asked: what is known by then is in the answer.
     let known_at = known_at(connection, id)?;
-    let Asked::Told(subscription) = ask::subscription(api, id)? else {
+    let Asked::Told(Dated { told: subscription, date }) = ask::subscription(api, id)? else {
         return Err(RepairError::NotAtStripe(id.clone()));
     };
     // A clock that is ahead must not put this before what Stripe tells in the next minutes.
-    let asked_at = api.time().map_or(now / 1000, |told| told.min(now / 1000));
+    let asked_at = date.map_or(now / 1000, |told| told.min(now / 1000));
     Ok(Wanted { subscription, at: after(known_at, asked_at), told_by: "Stripe".into() })
 }
 

@@ -19,7 +19,7 @@ use crate::store::unfinished::{self, Choice, Chosen};
 use crate::store::written::{self, Written};
 use crate::store::{Desk, StoreError, savepoint};
 use crate::stripe::ask::{self, NoAnswer};
-use crate::stripe::client::Api;
+use crate::stripe::client::{Api, Dated};
 use crate::stripe::wire;
 
 /// How many events one transaction runs at most, so that deliveries never wait long for them.
@@ -211,7 +211,8 @@ impl<A: Api> Fetcher<A> {
 
 fn fetch(api: &dyn Api, id: &EventId) -> Result<Option<Payload>, NotFetched> {
     let failed = |why| NotFetched { id: id.clone(), why };
-    let Asked::Told(body) = ask::event(api, id).map_err(|error| failed(Why::NoAnswer(error)))? else {
+    let Asked::Told(Dated { told: body, .. }) = ask::event(api, id).map_err(|error| failed(Why::NoAnswer(error)))?
+    else {
         return Ok(None);
     };
     if !wire::read(body.as_bytes(), "").is_ok_and(|event| event.id == *id) {

@@ -21,7 +21,7 @@ use crate::store::answers::{self, Open, Place};
 use crate::store::payload::{self, Fetched, Payload};
 use crate::store::{Desk, StoreError, events, payments, prices};
 use crate::stripe::ask::{self, NoAnswer, Paid};
-use crate::stripe::client::{Api, ApiError, Kind};
+use crate::stripe::client::{Api, ApiError, Dated, Kind};
 
 pub use asking::Asking;
 use asking::Heard;
@@ -139,14 +139,14 @@ fn ask(api: &dyn Api, question: &Question) -> Result<Told, NoAnswer> {
         Need::Session(session) => or_gone(ask::session_lines(api, session)?, Told::Lines),
         Need::Price(price) => or_gone(ask::prices(api, price)?, Told::Prices),
         Need::Subscription(id) => {
-            or_gone(ask::subscription(api, id)?, |current| Told::State(Box::new(State::of(&current))))
+            or_gone(ask::subscription(api, id)?, |current| Told::State(Box::new(State::of(&current.told))))
         }
         Need::Payment(name) if question.only_amount => Told::Charges(ask::charges(api, name)?),
         Need::Payment(name) => Told::Paid(ask::payment(api, name)?),
         Need::Object(path) => match ask::object(api, path, &[])? {
-            Asked::Told(json) => {
+            Asked::Told(Dated { told: json, date: at }) => {
                 let packed = Payload::pack(json.as_bytes()).map_err(|_| too_large(path))?;
-                Told::Object { packed, at: api.time() }
+                Told::Object { packed, at }
             }
             Asked::NotYet | Asked::Gone => Told::Gone,
         },
@@ -286,9 +286,14 @@ impl Pause {
         Self { tries: u32::MAX, until: now.saturating_add(WAIT_MAX_MS) }
     }
 
+    /// It goes on; not for longer than any pause, though, if the clock was set back.
+    fn lasts(&self, now: UnixMillis) -> bool {
+        (1..=WAIT_MAX_MS).contains(&self.until.saturating_sub(now))
+    }
+
     /// It has been over for so long that whoever waited is gone, or may as well begin anew.
     fn is_history(&self, now: UnixMillis) -> bool {
-        self.until.saturating_add(WAIT_MAX_MS) <= now
+        !self.lasts(now) && self.until.saturating_sub(now).saturating_abs() >= WAIT_MAX_MS
     }
 }
 
@@ -332,16 +337,10 @@ impl Resolver {
     /// Nobody answers at the moment, so there is no need to look.
     #[must_use]
     pub fn rests(&self, now: UnixMillis) -> bool {
-        self.silence.is_some_and(|silence| silence.until > now)
+        self.silence.is_some_and(|silence| silence.lasts(now))
     }
 
-    /// Nothing is left of what the last look saw.
-    #[must_use]
-    pub fn has_asked_all(&self) -> bool {
-        self.due.is_empty()
-    }
-
-    /// What is seen and may be asked now, if there is room.
+    /// What the last look saw, and is not asked yet.
     pub fn due(&self) -> impl Iterator<Item = &Question> {
         self.due.iter()
     }
@@ -371,8 +370,8 @@ impl Resolver {
                 tracing::info!(%need, "Stripe told what events waited for");
                 Ok(true)
             }
-            Err(NoAnswer::Api(error)) if !error.is_final() => {
-                if error.kind != Kind::Stopped {
+            Err(error) if error.is_of_the_moment() => {
+                if !error.is_stop() {
                     // What fails at the same time fails once, and if others were answered meanwhile, it fails alone.
                     if heard_before == Some(self.heard) {
                         self.hears(Some(self.silence_after(&question, now)));
@@ -386,7 +385,7 @@ impl Resolver {
                 self.hears(None);
                 self.put_off.insert(question.of_anybody(), Pause::longest(now));
                 let text = format!("Stripe was asked for {need}: {error}");
-                tracing::warn!(%need, %error, "Stripe's answer cannot be used");
+                tracing::warn!(%need, %error, "Stripe has no answer that can be used");
                 desk.write(move |transaction| events::note(transaction, &need, &text))?;
                 Ok(false)
             }
@@ -439,8 +438,7 @@ impl Resolver {
     /// What is neither put off nor under way.
     fn ripe(&self, questions: Vec<Question>, now: UnixMillis) -> Vec<Question> {
         let is_ripe = |question: &Question| {
-            !self.under_way.contains_key(&question.of_anybody())
-                && self.pauses(question).all(|pause| pause.until <= now)
+            !self.under_way.contains_key(&question.of_anybody()) && !self.pauses(question).any(|pause| pause.lasts(now))
         };
         questions.into_iter().filter(is_ripe).collect()
     }

@@ -78,14 +78,17 @@ pub fn end(
     Ok(())
 }
 
-/// When the last run of each job began that succeeded.
+/// When the last run of each job began that succeeded, up to `now`: before a clock was set back it may have been later.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn last_successes(connection: &Connection) -> Result<BTreeMap<String, UnixSeconds>, StoreError> {
-    let mut statement = connection
-        .prepare_cached("SELECT job, max(started_at) AS started_at FROM job_runs WHERE succeeded = 1 GROUP BY job")?;
-    let rows = statement.query_map([], |row| Ok((row.get("job")?, row.get("started_at")?)))?;
+pub fn last_successes(connection: &Connection, now: UnixSeconds) -> Result<BTreeMap<String, UnixSeconds>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT job, max(started_at) AS started_at FROM job_runs
+         WHERE succeeded = 1 AND started_at <= :now GROUP BY job",
+    )?;
+    let rows =
+        statement.query_map(named_params! { ":now": now }, |row| Ok((row.get("job")?, row.get("started_at")?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

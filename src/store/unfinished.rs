@@ -9,7 +9,8 @@ use crate::domain::ids::EventId;
 use crate::store::StoreError;
 use crate::store::events::Filter;
 
-/// Open events that have not run for `rest`, the oldest first, without dead letters. Each failure doubles the rest.
+/// Open events that have not run for `rest`, the oldest first, without dead letters. Each failure doubles the rest. What
+/// ran far ahead of now did so before the clock was set back: it has rested.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -21,7 +22,8 @@ pub fn rested(
 ) -> Result<Vec<EventId>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT event_id FROM events INDEXED BY events_open
-         WHERE status <> 'completed' AND dead_letter = 0 AND tried_at <= :now - (:rest << min(attempts, 10))
+         WHERE status <> 'completed' AND dead_letter = 0
+           AND (tried_at <= :now - (:rest << min(attempts, 10)) OR tried_at > :now + :rest)
          ORDER BY received_at, event_id LIMIT :limit",
     )?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);

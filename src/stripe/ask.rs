@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::client::{Api, ApiError, Kind, Pages, path};
+use super::client::{Api, ApiError, Dated, Kind, Pages, path};
 use super::wire::answers;
 use crate::domain::event::{Body, Charge, InvoicePayment, Line, PaymentRef, Price, Subscription, Unreadable};
 use crate::domain::facts::Asked;
@@ -90,7 +90,7 @@ fn lines(api: &dyn Api, path: &str, read: fn(&str) -> Result<Line, Unreadable>) 
 pub fn prices(api: &dyn Api, price: &PriceId) -> Result<Asked<Vec<Price>>, NoAnswer> {
     let path = path("/v1/prices", price.as_str());
     match object(api, &path, &[("expand[]", "currency_options")])? {
-        Asked::Told(json) => answers::prices(&json).map(Asked::Told).map_err(|problem| unreadable(&path, problem)),
+        Asked::Told(json) => answers::prices(&json.told).map(Asked::Told).map_err(|problem| unreadable(&path, problem)),
         Asked::NotYet | Asked::Gone => Ok(Asked::Gone),
     }
 }
@@ -99,9 +99,9 @@ pub fn prices(api: &dyn Api, price: &PriceId) -> Result<Asked<Vec<Price>>, NoAns
 ///
 /// # Errors
 /// [`NoAnswer`].
-pub fn subscription(api: &dyn Api, id: &SubscriptionId) -> Result<Asked<Subscription>, NoAnswer> {
+pub fn subscription(api: &dyn Api, id: &SubscriptionId) -> Result<Asked<Dated<Subscription>>, NoAnswer> {
     let path = path("/v1/subscriptions", id.as_str());
-    let Asked::Told(json) = object(api, &path, &[])? else { return Ok(Asked::Gone) };
+    let Asked::Told(Dated { told: json, date }) = object(api, &path, &[])? else { return Ok(Asked::Gone) };
     let Body::Subscription(mut subscription) = read("customer.subscription.updated", &path, &json)? else {
         return Err(other_object(&path));
     };
@@ -113,7 +113,7 @@ pub fn subscription(api: &dyn Api, id: &SubscriptionId) -> Result<Asked<Subscrip
         }
         (subscription.items, subscription.items_truncated) = (items, false);
     }
-    Ok(Asked::Told(subscription))
+    Ok(Asked::Told(Dated { told: subscription, date }))
 }
 
 /// All items of a subscription, as Stripe wrote them.
@@ -185,7 +185,7 @@ fn own_invoice(api: &dyn Api, paid: &Paid) -> Result<Option<InvoiceId>, NoAnswer
     let Some(intent) = &paid.names.payment_intent else { return Ok(None) };
     let path = path("/v1/payment_intents", intent.as_str());
     let Asked::Told(json) = object(api, &path, &[])? else { return Ok(None) };
-    match read("payment_intent.succeeded", &path, &json)? {
+    match read("payment_intent.succeeded", &path, &json.told)? {
         Body::PaymentIntent(intent) => Ok(intent.invoice),
         _ => Err(other_object(&path)),
     }
@@ -215,7 +215,7 @@ pub fn charges(api: &dyn Api, name: &str) -> Result<Vec<Charge>, NoAnswer> {
 /// A charge is never deleted: where there is none, another account or mode was asked, and nothing is known of it.
 fn charge(api: &dyn Api, id: &str) -> Result<Charge, NoAnswer> {
     let path = path("/v1/charges", id);
-    match read("charge.succeeded", &path, &text(&path, api.get(&path, &[])?)?)? {
+    match read("charge.succeeded", &path, &text(&path, api.get(&path, &[])?.told)?)? {
         Body::Charge(charge) => Ok(charge),
         _ => Err(other_object(&path)),
     }
@@ -225,7 +225,7 @@ fn charge(api: &dyn Api, id: &str) -> Result<Charge, NoAnswer> {
 ///
 /// # Errors
 /// [`NoAnswer`].
-pub fn event(api: &dyn Api, id: &EventId) -> Result<Asked<String>, NoAnswer> {
+pub fn event(api: &dyn Api, id: &EventId) -> Result<Asked<Dated<String>>, NoAnswer> {
     object(api, &path("/v1/events", id.as_str()), &[])
 }
 
@@ -233,9 +233,9 @@ pub fn event(api: &dyn Api, id: &EventId) -> Result<Asked<String>, NoAnswer> {
 ///
 /// # Errors
 /// [`NoAnswer`].
-pub fn object(api: &dyn Api, path: &str, query: &[(&str, &str)]) -> Result<Asked<String>, NoAnswer> {
+pub fn object(api: &dyn Api, path: &str, query: &[(&str, &str)]) -> Result<Asked<Dated<String>>, NoAnswer> {
     match api.get(path, query) {
-        Ok(body) => text(path, body).map(Asked::Told),
+        Ok(Dated { told, date }) => text(path, told).map(|told| Asked::Told(Dated { told, date })),
         Err(error) => or_gone(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Asks Stripe's REST API: bytes of JSON in answer to a path and a query.
+//! Asks Stripe's REST API: bytes of JSON in answer to a path and a query, and when they were told.
 //!
 //! Everything that asks Stripe does so through [`Api`], so that a test can answer without a network; [`Client`] is the
 //! one that goes out. It repeats and waits as the official SDKs do, keeps within a budget that all its clones share,
@@ -16,7 +16,6 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ureq::Agent;
@@ -27,7 +26,7 @@ use crate::config::{CalledUrl, Secret};
 use crate::domain::ids::EventId;
 use crate::stop::Stop;
 
-pub use answer::{Answer, Hints, Missed};
+pub use answer::{Answer, Dated, Hints, Missed};
 use budget::Budget;
 pub use error::{ApiError, Kind};
 pub use pace::{Pace, WallTime};
@@ -47,12 +46,7 @@ pub trait Api: Send + Sync {
     ///
     /// # Errors
     /// [`ApiError`], whose kind says what a caller can do.
-    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError>;
-
-    /// What time it was where the last answer came from, in Unix seconds; `None`: no answer told.
-    fn time(&self) -> Option<i64> {
-        None
-    }
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError>;
 }
 
 /// What a client needs to know.
@@ -142,8 +136,6 @@ struct Inner {
     budget: Budget,
     stop: Stop,
     pace: Arc<dyn Pace>,
-    /// The time of the last answer; 0: none was told.
-    told_time: AtomicI64,
 }
 
 impl fmt::Debug for Client {
@@ -181,8 +173,7 @@ impl Client {
         let account = connected_account.map(HeaderValue::try_from).transpose().map_err(|_| Unusable::Account)?;
         let budget = Budget::new(limits.per_second, limits.at_once);
         let agent = agent(&limits, uri.scheme_str() == Some("https"));
-        let told_time = AtomicI64::new(0);
-        Ok(Self(Arc::new(Inner { agent, base, authorization, account, limits, budget, stop, pace, told_time })))
+        Ok(Self(Arc::new(Inner { agent, base, authorization, account, limits, budget, stop, pace })))
     }
 
     /// Changes something at Stripe because of an event. However often this is repeated for one event, within a day it
@@ -195,11 +186,12 @@ impl Client {
         let key = Some(cause.as_str()).filter(|id| id.is_ascii() && id.len() <= IDEMPOTENCY_KEY_BYTES_MAX);
         let key = key.and_then(|id| HeaderValue::try_from(id).ok());
         let unfit = || ApiError::new(Kind::Rejected, path, "the id of the event cannot be an Idempotency-Key");
-        self.ask(&Question { path, pairs: url::pairs(form), idempotency_key: Some(key.ok_or_else(unfit)?) })
+        let question = Question { path, pairs: url::pairs(form), idempotency_key: Some(key.ok_or_else(unfit)?) };
+        Ok(self.ask(&question)?.told)
     }
 
     /// Asks until there is an answer, or no hope of one.
-    fn ask(&self, question: &Question<'_>) -> Result<Vec<u8>, ApiError> {
+    fn ask(&self, question: &Question<'_>) -> Result<Dated<Vec<u8>>, ApiError> {
         if !url::is_path(question.path) {
             let start = question.path.split(['?', '#']).next().unwrap_or_default();
             return Err(ApiError::new(Kind::Rejected, start, "this is no path"));
@@ -213,7 +205,7 @@ impl Client {
             drop(permit);
             attempts += 1;
             let missed = match answer {
-                Ok(body) => return Ok(body),
+                Ok(told) => return Ok(told),
                 Err(missed) => missed,
             };
             match retry::delay(&missed, attempts, pace.chance()) {
@@ -223,14 +215,11 @@ impl Client {
         }
     }
 
-    fn ask_once(&self, question: &Question<'_>) -> Result<Vec<u8>, Missed> {
+    fn ask_once(&self, question: &Question<'_>) -> Result<Dated<Vec<u8>>, Missed> {
         let broken = |error| unanswered(question.path, &error);
         let mut response = self.send(question).map_err(broken)?;
         let body = response.body_mut().with_config().limit(self.0.limits.answer_bytes_max).read_to_vec();
         let answer = Answer::new(response.status().as_u16(), response.headers(), body.map_err(broken)?);
-        if let Some(date) = answer.date {
-            self.0.told_time.store(date, Ordering::Relaxed);
-        }
         answer.read(question.path)
     }
 
@@ -258,12 +247,8 @@ impl Client {
 }
 
 impl Api for Client {
-    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         self.ask(&Question { path, pairs: url::pairs(query), idempotency_key: None })
-    }
-
-    fn time(&self) -> Option<i64> {
-        Some(self.0.told_time.load(Ordering::Relaxed)).filter(|time| *time > 0)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ask::{self, NoAnswer};
-use super::client::{Api, ApiError, Kind, Page, Pages, path};
+use super::client::{Api, ApiError, Dated, Kind, Page, Pages, path};
 use super::wire::answers;
 use super::wire::listed::{self, ListedObject};
 use crate::domain::event::{Body, Checkout, Customer, Dispute, Invoice, Refund, Subscription, UnixSeconds, Unreadable};
@@ -126,7 +126,7 @@ impl<T> List<T> {
         let path = path(self.path, id);
         match ask::object(api, &path, &[])? {
             Asked::Told(json) => {
-                self.read(&json).map(|item| Asked::Told(item.object)).map_err(|problem| unreadable(&path, problem))
+                self.read(&json.told).map(|item| Asked::Told(item.object)).map_err(|problem| unreadable(&path, problem))
             }
             Asked::NotYet | Asked::Gone => Ok(Asked::Gone),
         }
@@ -143,12 +143,12 @@ pub fn endpoints(api: &dyn Api) -> Result<Vec<Endpoint>, NoAnswer> {
     Pages::new(api, PATH, &[]).at_most(ENDPOINT_PAGES_MAX).items().map(|item| read(item?)).collect()
 }
 
-/// The mode of the account that the key opens, as one of its customers tells it; `None`: it has none. Cheap, and lets
-/// [`Api::time`] tell a moment before the lists begin.
+/// The mode of the account that the key opens, as one of its customers tells it; `None`: it has none. Cheap, and
+/// dated before any list begins that is asked for afterwards.
 ///
 /// # Errors
 /// [`ApiError`].
-pub fn livemode(api: &dyn Api) -> Result<Option<bool>, ApiError> {
+pub fn livemode(api: &dyn Api) -> Result<Dated<Option<bool>>, ApiError> {
     #[derive(Deserialize)]
     struct First {
         data: Vec<Mode>,
@@ -158,10 +158,10 @@ pub fn livemode(api: &dyn Api) -> Result<Option<bool>, ApiError> {
         livemode: Option<bool>,
     }
     let list = CUSTOMERS.path;
-    let body = api.get(list, &[("limit", "1")])?;
+    let Dated { told: body, date } = api.get(list, &[("limit", "1")])?;
     let first: First =
         serde_json::from_slice(&body).map_err(|_| ApiError::new(Kind::Garbage, list, "the answer is no list"))?;
-    Ok(first.data.first().and_then(|customer| customer.livemode))
+    Ok(Dated { told: first.data.first().and_then(|customer| customer.livemode), date })
 }
 
 /// A listed subscription with all of its items. One that cannot be read is passed on as it is: whoever reads it will

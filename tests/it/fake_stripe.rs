@@ -19,7 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use billingd::stripe::client::{Answer, Api, ApiError, Kind, STRIPE_VERSION};
+use billingd::stripe::client::{Answer, Api, ApiError, Dated, Kind, STRIPE_VERSION};
 use serde_json::Value;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -77,8 +77,6 @@ struct State {
     page_after: BTreeMap<(String, String), u32>,
     hanging: usize,
     releases: usize,
-    /// The `date` of the last answer, if a fault gave it one.
-    time: Option<i64>,
 }
 
 /// One object in both families of shapes.
@@ -270,7 +268,7 @@ impl FakeStripe {
 
 /// Without a network: no repeats, no waiting, the newest shapes that the client asks for.
 impl Api for FakeStripe {
-    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let reply = self.reply(Call {
             method: "GET".to_owned(),
@@ -287,12 +285,6 @@ impl Api for FakeStripe {
             (HeaderName::try_from(name).expect("a name"), HeaderValue::try_from(value).expect("a value"))
         };
         let headers: HeaderMap = reply.headers.iter().map(header).collect();
-        let answer = Answer::new(reply.status, &headers, reply.body);
-        self.state().time = answer.date;
-        answer.read(path).map_err(|missed| missed.error)
-    }
-
-    fn time(&self) -> Option<i64> {
-        self.state().time
+        Answer::new(reply.status, &headers, reply.body).read(path).map_err(|missed| missed.error)
     }
 }

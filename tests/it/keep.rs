@@ -541,6 +541,13 @@ fn what_was_missed_is_made_up_for_once() {
     at(5, 4);
     first.run_due().unwrap();
     assert_eq!(count(), 4, "and the next one runs");
+    at(365, 4);
+    first.run_due().unwrap();
+    at(6, 5);
+    first.run_due().unwrap();
+    first.run_due().unwrap();
+    runner().run_due().unwrap();
+    assert_eq!(count(), 6, "a clock that was a year ahead makes no year without runs");
     let last = billing.reader().read(jobs::last_runs).unwrap();
     let told: Vec<_> =
         last.iter().map(|run| (run.job.as_str(), run.succeeded, run.result.as_deref().unwrap())).collect();
@@ -581,7 +588,7 @@ fn a_thousand_runs_and_the_last_good_one_of_each_job_are_remembered() {
     (0..=jobs::RUNS_KEPT).for_each(|_| run("often", true));
     assert_eq!(billing.row("SELECT count(*) FROM job_runs WHERE job = 'often'"), jobs::RUNS_KEPT.to_string());
     assert_eq!(billing.rows("SELECT succeeded FROM job_runs WHERE job = 'yearly'"), ["1"]);
-    assert_eq!(jobs::last_successes(&connection).unwrap().len(), 2);
+    assert_eq!(jobs::last_successes(&connection, NOW).unwrap().len(), 2);
 }
 
 clock!(STANDING, standing_clock);

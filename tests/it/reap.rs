@@ -57,6 +57,7 @@ fn what_rests_runs_again_what_is_too_old_is_put_aside_and_what_is_fresh_is_left_
         ("fresh and waiting", refund(1), 0, 0, waiting, 0),
         ("rested and waiting", refund(1), HOUR, 10 * MINUTE, waiting, 1),
         ("nearly rested", refund(1), HOUR, 10 * MINUTE - 1, waiting, 0),
+        ("ran before the clock was set back", refund(1), -6 * HOUR, -6 * HOUR, waiting, 1),
         ("nearly too old", refund(1), 24 * HOUR - 1, 0, waiting, 0),
         ("too old and waiting", refund(1), 24 * HOUR, 0, "failed 1 0 waited_too_long", 0),
         ("too old and rested", refund(1), 25 * HOUR, HOUR, "failed 1 0 waited_too_long", 1),

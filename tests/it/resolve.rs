@@ -330,13 +330,17 @@ fn what_waits_is_asked_for_after_a_restart() {
     scene.fake.order(Fault::at("*").hang());
     scene.sends(&invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000));
     scene.sends(&refund("evt_2", Some("pi_1"), None));
-    wait_until("Stripe is asked", || scene.fake.hanging() == 1);
+    for number in 3..=5 {
+        scene.sends(&refund(&format!("evt_{number}"), Some(&format!("pi_{number}")), None));
+    }
+    wait_until("Stripe is asked as much as may be at once", || scene.fake.hanging() == 4);
     let began = Instant::now();
     scene.billing.restart();
-    assert!(began.elapsed() < GRACE, "a request that hangs is not waited for: {:?}", began.elapsed());
+    assert!(began.elapsed() < GRACE, "requests that hang are not waited for: {:?}", began.elapsed());
     assert_eq!(scene.billing.row("SELECT status FROM v_events WHERE event_id = 'evt_2'"), "pending");
     scene.fake.heal();
     assert_eq!(scene.outcome("evt_2"), "applied");
+    assert_eq!(scene.outcome("evt_5"), "no_effect");
     assert_eq!(scene.balance(), "1500");
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::Check;
 use crate::clock::UnixMillis;
 use crate::domain::reconcile::{Endpoint, is_same_path};
-use crate::stripe::client::{Api, ApiError, Kind};
+use crate::stripe::client::{Api, ApiError, Dated, Kind};
 use crate::stripe::{lists, wire};
 
 /// What billingd reads, and what for.
@@ -41,27 +41,26 @@ pub struct Expected<'a> {
 /// What Stripe was asked. `clock` is this machine's.
 #[must_use]
 pub fn checks(api: &dyn Api, expected: &Expected<'_>, clock: &dyn Fn() -> UnixMillis) -> Vec<Check> {
-    let mut checks = match permissions(api) {
+    let mut checks = match permissions(api, clock) {
         Ok(checks) => checks,
         Err(check) => return vec![check],
     };
-    checks.extend(api.time().map(|told| compare_clocks(clock() / 1000, told)));
     checks.extend(mode(api, expected));
     checks.extend(endpoint(api, expected));
     checks
 }
 
-/// Tries each read once.
+/// Tries each read once, and compares the clocks by the last answer.
 ///
 /// # Errors
 /// The only check, when there is no sense in asking on.
-fn permissions(api: &dyn Api) -> Result<Vec<Check>, Check> {
+fn permissions(api: &dyn Api, clock: &dyn Fn() -> UnixMillis) -> Result<Vec<Check>, Check> {
     const WHY: &str = "what only Stripe can answer stays pending, or is not compared";
     let mut refused = Vec::new();
-    let (mut unknown, mut odd) = (Vec::new(), Vec::new());
+    let (mut unknown, mut odd, mut clocks) = (Vec::new(), Vec::new(), None);
     for (path, purpose) in READS {
         match api.get(path, &[("limit", "1")]) {
-            Ok(_) => {}
+            Ok(Dated { date, .. }) => clocks = date.map(|told| compare_clocks(clock() / 1000, told)).or(clocks),
             Err(error) if error.kind == Kind::Refused && error.status == Some(403) => {
                 let permission = error.told.permission.map(|name| format!(", {name}")).unwrap_or_default();
                 refused.push(format!("{path} ({purpose}{permission})"));
@@ -87,6 +86,7 @@ fn permissions(api: &dyn Api) -> Result<Vec<Check>, Check> {
         let fix = "give the restricted key read access to these, in Stripe's dashboard under Developers → API keys";
         checks.push(Check::problem("key", format!("may not read {}", refused.join(", ")), WHY, fix));
     }
+    checks.extend(clocks);
     Ok(checks)
 }
 
@@ -124,7 +124,7 @@ fn compare_clocks(here: i64, told: i64) -> Check {
 
 fn mode(api: &dyn Api, expected: &Expected<'_>) -> Option<Check> {
     let told = match lists::livemode(api) {
-        Ok(told) => told?,
+        Ok(mode) => mode.told?,
         Err(error) => return Some(cannot_tell("mode", &error)),
     };
     Some(if told == expected.livemode {

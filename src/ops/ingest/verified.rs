@@ -40,13 +40,20 @@ impl Verified {
     /// Writes what was noted since it was written last, if that is long enough ago.
     pub(super) fn write(&self, connection: &Connection, now: UnixMillis) -> Result<(), StoreError> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for seen in all.iter_mut().filter(|seen| seen.written_at.is_none_or(|at| now - at >= WRITE_EVERY_MS)) {
+        for seen in all.iter_mut().filter(|seen| !seen.is_fresh(now)) {
             if let Some((secret, at)) = seen.last.take() {
                 meta::set(connection, &key(&seen.path), &format!("{secret} {}", at / 1000))?;
                 seen.written_at = Some(now);
             }
         }
         Ok(())
+    }
+}
+
+impl Seen {
+    /// It was written just now, and not before the clock was set back.
+    fn is_fresh(&self, now: UnixMillis) -> bool {
+        self.written_at.is_some_and(|at| (0..WRITE_EVERY_MS).contains(&(now - at)))
     }
 }
 
@@ -72,4 +79,18 @@ pub fn forget_verified(connection: &Connection, path: &str) -> Result<(), StoreE
 
 fn key(path: &str) -> String {
     format!("verified:{}", path.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_nobody() {
+        const WRITTEN: UnixMillis = 6 * 3_600_000;
+        for (now, is_fresh) in [(WRITTEN, true), (WRITTEN + WRITE_EVERY_MS, false), (0, false)] {
+            let seen = Seen { path: "/".into(), last: None, written_at: Some(WRITTEN) };
+            assert_eq!(seen.is_fresh(now), is_fresh, "{now}");
+        }
+    }
 }

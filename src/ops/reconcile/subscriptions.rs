@@ -40,7 +40,7 @@ pub(super) fn compare(run: &mut Run<'_>) -> Result<(), Trouble> {
         // Lists leave out what belongs to a test clock.
         let Some(asked) = run.readable(ask::subscription(run.place.api, &id))? else { continue };
         match asked {
-            Asked::Told(subscription) => compare_with_ours(run, &[subscription])?,
+            Asked::Told(subscription) => compare_with_ours(run, &[subscription.told])?,
             Asked::Gone | Asked::NotYet => {
                 let here = run.place.reader.read(|connection| compare::subscriptions(connection, &[id.as_str()]))?;
                 judge(run, &id, None, here.get(&id));
@@ -67,7 +67,7 @@ fn with_all_items(run: &Run<'_>, subscription: Subscription) -> Result<Subscript
         return Ok(subscription);
     }
     match ask::subscription(run.place.api, &subscription.id)? {
-        Asked::Told(whole) => Ok(whole),
+        Asked::Told(whole) => Ok(whole.told),
         Asked::Gone | Asked::NotYet => Ok(subscription),
     }
 }

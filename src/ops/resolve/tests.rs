@@ -1,11 +1,12 @@
 //! When to ask what, on no database; and what becomes of each kind of answer, on a real one.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use rusqlite::TransactionBehavior;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::asking::Unanswered;
 use super::*;
 use crate::domain::policy::{Basis, Catalogue, Credits, Policy, PriceRule, Tiers};
 use crate::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
@@ -22,7 +23,12 @@ const START: i64 = 1_790_000_000;
 struct Fake {
     answers: Mutex<HashMap<String, Result<Value, Kind>>>,
     asked: Mutex<Vec<String>>,
-    time: Mutex<Option<UnixSeconds>>,
+    /// The path that shows a bug.
+    trap: Option<&'static str>,
+    /// When it told what, by path.
+    dates: HashMap<&'static str, UnixSeconds>,
+    /// Where so many questions meet before any is answered.
+    meeting: Option<Barrier>,
 }
 
 impl Fake {
@@ -44,17 +50,19 @@ impl Fake {
 }
 
 impl Api for Fake {
-    fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, _: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         self.asked.lock().unwrap().push(path.to_owned());
+        assert!(self.trap != Some(path), "a bug");
+        if let Some(meeting) = &self.meeting {
+            meeting.wait();
+        }
         match self.answers.lock().unwrap().get(path) {
-            Some(Ok(answer)) => Ok(answer.to_string().into_bytes()),
+            Some(Ok(answer)) => {
+                Ok(Dated { told: answer.to_string().into_bytes(), date: self.dates.get(path).copied() })
+            }
             Some(Err(kind)) => Err(ApiError::new(*kind, path, "as ordered")),
             None => Err(ApiError::new(Kind::NotFound, path, "nobody put it there")),
         }
-    }
-
-    fn time(&self) -> Option<UnixSeconds> {
-        *self.time.lock().unwrap()
     }
 }
 
@@ -290,7 +298,7 @@ impl Resolver {
 
     /// Nobody answered this one.
     fn misses(&mut self, number: usize, now: UnixMillis) {
-        let told = Err(ApiError::new(Kind::Unavailable, "/", "as ordered").into());
+        let told = Err(Unanswered::NoAnswer(ApiError::new(Kind::Unavailable, "/", "as ordered").into()));
         let heard = Heard { question: question(number), asked_at: now, told };
         assert!(!self.keep(heard, &mut Nowhere, now).unwrap());
     }
@@ -334,6 +342,26 @@ fn a_pause_doubles_from_a_second_up_to_ten_minutes() {
     assert_eq!(waits, doubled.map(|seconds| seconds * 1000));
     let longest = Pause::longest(5_000);
     assert_eq!((longest.until, Pause::after(Some(longest), 5_000).until), (605_000, 605_000));
+}
+
+/// Story: somebody sets the clock back by six hours, and nothing was to be asked for so long.
+#[test]
+fn a_clock_that_is_set_back_delays_nobody() {
+    const SIX_HOURS: i64 = 6 * 3_600_000;
+    let mut resolver = seen(1, [0]);
+    assert_eq!(resolver.asks(SIX_HOURS), [0]);
+    resolver.misses(0, SIX_HOURS);
+    assert!(resolver.rests(SIX_HOURS + 999) && !resolver.rests(0));
+    resolver.sees([0], 0);
+    assert_eq!(resolver.asks(0), [0]);
+
+    let mut scene = Scene::new();
+    scene.fake.lists("/v1/invoices/in_1/lines", json!([{"id": "il_1", "currency": "usd"}]));
+    scene.deliver(&paid("evt_1", true));
+    assert_eq!(scene.ask(0).unanswered, 1);
+    scene.now -= SIX_HOURS;
+    assert_eq!(scene.ask(0).unanswered, 1);
+    assert_eq!(scene.resolver.put_off.len(), 1);
 }
 
 /// Story: one request hangs, and an event comes.
@@ -713,7 +741,7 @@ fn a_thin_charge_is_dated_by_stripes_clock() {
         for is_charge_first in [true, false] {
             let mut scene = Scene::new();
             scene.now += wrong_by * 1000;
-            *scene.fake.time.lock().unwrap() = told;
+            scene.fake.dates.extend(told.map(|told| ("/v1/charges/ch_1", told)));
             scene.fake.lists("/v1/invoice_payments", json!([attached("in_1", "paid")]));
             scene.fake.tells("/v1/charges/ch_1", charge("ch_1"));
             let mut events = vec![thin("evt_1", "v1.charge.refunded", "/v1/charges/ch_1"), refunded(2, START - 30)];
@@ -730,6 +758,23 @@ fn a_thin_charge_is_dated_by_stripes_clock() {
             assert_eq!(scene.balance(), "25", "{told:?}, wrong by {wrong_by}, charge first {is_charge_first}");
         }
     }
+}
+
+/// Story: two objects were asked for at the same time, and the later answer dated both.
+#[test]
+fn each_object_is_dated_by_its_own_answer() {
+    let mut scene = Scene::new();
+    scene.resolver = Resolver::new(2);
+    scene.fake.meeting = Some(Barrier::new(2));
+    scene.fake.dates = HashMap::from([("/v1/charges/ch_1", START - 50), ("/v1/charges/ch_2", START + 50)]);
+    for number in [1, 2] {
+        let (id, path) = (format!("ch_{number}"), format!("/v1/charges/ch_{number}"));
+        scene.fake.tells(&path, charge(&id));
+        scene.deliver(&thin(&format!("evt_{number}"), "v1.charge.refunded", &path));
+    }
+    assert_eq!(scene.ask(0).answered, 2);
+    let dates = "SELECT group_concat(object_told_at) FROM (SELECT * FROM event_payloads ORDER BY event_id)";
+    assert_eq!(scene.row(dates), format!("{},{}", START - 50, START + 50));
 }
 
 /// Story: a refund is made, its charge is told with it, and it fails before anybody asks what the first thin event meant.
@@ -833,6 +878,26 @@ fn an_answer_that_cannot_be_used_is_told_by_who_waits_and_asked_for_again() {
     scene.run_woken();
     assert_eq!(scene.became("evt_1"), "completed applied");
     assert_eq!(scene.row("SELECT last_error FROM v_events WHERE event_id = 'evt_1'"), "");
+}
+
+/// Story: a question shows a bug each time, and once as many had panicked as may be under way, nothing was asked any more.
+#[test]
+fn a_bug_fails_its_question_alone() {
+    let mut scene = Scene::new();
+    scene.fake.trap = Some("/v1/invoices/in_1/lines");
+    scene.fake.lists("/v1/invoice_payments", json!([]));
+    scene.deliver(&paid("evt_1", true));
+    for _ in 0..3 {
+        assert_eq!(scene.ask(600), Passed { answered: 0, unanswered: 1 });
+    }
+    assert_eq!((scene.ask(599), scene.resolver.under_way.len()), (Passed::default(), 0));
+    scene.deliver(&refund("evt_2", Some("pi_1"), None));
+    assert_eq!(scene.resolve().answered, 1);
+    assert_eq!((scene.became("evt_1"), scene.became("evt_2")), ("pending".into(), "completed no_effect".into()));
+    assert_eq!(
+        scene.row("SELECT last_error FROM v_events WHERE event_id = 'evt_1'"),
+        "Stripe was asked for lines:in_1: a bug: the question panicked; please report it"
+    );
 }
 
 #[test]

@@ -23,14 +23,14 @@ impl Script {
 }
 
 impl Api for Script {
-    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         let pairs: Vec<String> =
             query.iter().filter(|(name, _)| *name != "limit").map(|(name, value)| format!("{name}={value}")).collect();
         let asked = if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) };
         let (expected, answer) = self.0.lock().unwrap().pop().unwrap_or_else(|| panic!("nobody expects {asked}"));
         assert_eq!(asked, expected);
         match answer {
-            Ok(answer) => Ok(answer.to_string().into_bytes()),
+            Ok(answer) => Ok(Dated { told: answer.to_string().into_bytes(), date: None }),
             Err(kind) => Err(ApiError::new(kind, path, "as ordered")),
         }
     }
@@ -120,11 +120,11 @@ fn a_subscription_comes_with_all_of_its_items() {
         ("/v1/subscription_items?subscription=sub_1", list(true, json!([item("si_1")]))),
         ("/v1/subscription_items?subscription=sub_1&starting_after=si_1", list(false, json!([item("si_2")]))),
     ]);
-    let Ok(Asked::Told(told)) = subscription(&api, &id) else { panic!("no subscription") };
+    let Ok(Asked::Told(Dated { told, .. })) = subscription(&api, &id) else { panic!("no subscription") };
     let items: Vec<&str> = told.items.iter().map(|item| item.id.as_str()).collect();
     assert_eq!((items, told.items_truncated), (vec!["si_1", "si_2"], false));
     let whole = Script::new(&[(path, Ok(subscription_with(json!([item("si_1")]), false)))]);
-    assert!(matches!(subscription(&whole, &id), Ok(Asked::Told(told)) if told.items.len() == 1));
+    assert!(matches!(subscription(&whole, &id), Ok(Asked::Told(whole)) if whole.told.items.len() == 1));
     assert_eq!(subscription(&Script::new(&[(path, Err(Kind::NotFound))]), &id), Ok(Asked::Gone));
     let other = Ok(json!({"id": "cus_1", "object": "customer"}));
     assert_eq!(wrong(subscription(&Script::new(&[(path, other)]), &id)), "/v1/subscriptions/sub_1 object");
@@ -234,8 +234,8 @@ fn charges_in_vain_do_not_count() {
 fn an_object_that_is_not_text_is_garbage() {
     struct Binary;
     impl Api for Binary {
-        fn get(&self, _: &str, _: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
-            Ok(vec![b'{', 0xff, b'}'])
+        fn get(&self, _: &str, _: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
+            Ok(Dated { told: vec![b'{', 0xff, b'}'], date: None })
         }
     }
     assert_eq!(wrong(object(&Binary, "/v1/invoices/in_1", &[])), "Garbage");

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use ureq::http::HeaderMap;
 
 use super::error::{ApiError, Kind, Told};
+use crate::domain::event::UnixSeconds;
 
 /// The longest word of Stripe's that is kept. Its own have about 40 letters.
 const WORD_BYTES_MAX: usize = 80;
@@ -25,10 +26,19 @@ pub struct Answer {
     pub hints: Hints,
     /// The `Request-Id`.
     pub request_id: Option<String>,
-    /// When it was made, by the clock of whoever answers, in Unix seconds.
-    pub date: Option<i64>,
+    /// When it was made, by the clock of whoever answers.
+    pub date: Option<UnixSeconds>,
     /// The bytes.
     pub body: Vec<u8>,
+}
+
+/// What an answer told, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dated<T> {
+    /// What it told.
+    pub told: T,
+    /// When it was made, by the clock of whoever answered; `None`: it did not say.
+    pub date: Option<UnixSeconds>,
 }
 
 /// What an answer's headers say about repeating it.
@@ -79,9 +89,9 @@ impl Answer {
     ///
     /// # Errors
     /// [`Missed`] for everything that is none.
-    pub fn read(self, path: &str) -> Result<Vec<u8>, Missed> {
+    pub fn read(self, path: &str) -> Result<Dated<Vec<u8>>, Missed> {
         if self.status == 200 && is_object(&self.body) {
-            return Ok(self.body);
+            return Ok(Dated { told: self.body, date: self.date });
         }
         let told = told(&self.body);
         let (kind, reason) = judge(self.status, told.as_ref());
@@ -172,7 +182,10 @@ mod tests {
     fn read(status: u16, body: &str) -> Result<Vec<u8>, ApiError> {
         let mut headers = HeaderMap::new();
         headers.insert("request-id", "req_7".parse().unwrap());
-        Answer::new(status, &headers, body.as_bytes().to_vec()).read("/v1/things/1").map_err(|missed| missed.error)
+        Answer::new(status, &headers, body.as_bytes().to_vec())
+            .read("/v1/things/1")
+            .map(|answer| answer.told)
+            .map_err(|missed| missed.error)
     }
 
     #[test]

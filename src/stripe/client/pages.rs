@@ -66,7 +66,7 @@ impl<'a> Pages<'a> {
         let mut query = self.query.clone();
         query.push(("limit", PAGE_SIZE));
         query.extend(self.cursor.as_deref().map(|cursor| ("starting_after", cursor)));
-        let body = self.api.get(self.path, &query)?;
+        let body = self.api.get(self.path, &query)?.told;
         let list: List = serde_json::from_slice(&body).map_err(|_| self.garbage("the answer is no list"))?;
         if list.object != "list" {
             return Err(self.garbage("the answer is no list"));

@@ -7,7 +7,7 @@ use super::super::harness::NOW;
 use super::*;
 
 fn get(fake: &FakeStripe, path: &str, query: &[(&str, &str)]) -> Value {
-    serde_json::from_slice(&fake.get(path, query).unwrap()).unwrap()
+    serde_json::from_slice(&fake.get(path, query).unwrap().told).unwrap()
 }
 
 fn ids(fake: &FakeStripe, path: &str, query: &[(&str, &str)]) -> Vec<String> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use billingd::domain::policy::{Basis, Policy};
 use billingd::ops::reconcile::{Ended, Options};
 use billingd::stop::Stop;
-use billingd::stripe::client::{Api, ApiError, Kind};
+use billingd::stripe::client::{Api, ApiError, Dated, Kind};
 use serde_json::{Value, json};
 
 use super::{DAY, Site};
@@ -383,10 +383,10 @@ fn nth_event(number: usize, of: usize) -> Value {
 }
 
 impl Api for Endless {
-    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         let value = |wanted: &str| query.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         let after = value("starting_after");
-        Ok(match path {
+        let told = match path {
             "/v1/events" if value("created[gte]") == Some(&(NOW - 600).to_string()) => {
                 self.page(0, None, |_| json!({}))
             }
@@ -401,7 +401,8 @@ impl Api for Endless {
             }
             "/v1/refunds" | "/v1/disputes" | "/v1/checkout/sessions" => self.page(0, None, |_| json!({})),
             _ => return Err(ApiError::new(Kind::Unknown, path, "no such thing here")),
-        })
+        };
+        Ok(Dated { told, date: None })
     }
 }
 

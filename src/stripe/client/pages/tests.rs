@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use super::super::Dated;
 use super::*;
 
 /// Answers by the cursor, and notes the queries.
@@ -16,12 +17,12 @@ impl Script {
 }
 
 impl Api for Script {
-    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, ApiError> {
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Dated<Vec<u8>>, ApiError> {
         let text: Vec<String> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
         self.asked.lock().unwrap().push(text.join("&"));
         let cursor = query.iter().find(|(name, _)| *name == "starting_after").map_or("", |(_, id)| *id);
         let body = self.by_cursor.get(cursor).ok_or_else(|| ApiError::new(Kind::Unavailable, path, "gone"))?;
-        Ok(body.as_bytes().to_vec())
+        Ok(Dated { told: body.as_bytes().to_vec(), date: None })
     }
 }
 
