@@ -16,7 +16,7 @@ use crate::ops::findings::Advised;
 use crate::ops::ingest::last_verified;
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::jobs::{self, Run};
-use crate::store::{StoreError, audit, compare, findings, health, meta, runs};
+use crate::store::{StoreError, audit, findings, health, meta, runs};
 
 /// So many events and findings are told; more are counted.
 const LATELY_MAX: i64 = 20;
@@ -238,7 +238,7 @@ pub fn read(
         failed: health::failed(connection, now)?.into(),
         dead_letters: health::dead_letters(connection)?.into(),
         received: Received {
-            last_at: compare::last_delivery(connection)?,
+            last_at: events::last_delivery(connection)?,
             hour: health::received_since(connection, now - HOUR_MS)?,
             day: health::received_since(connection, now - 24 * HOUR_MS)?,
             answered_good: readings.answers.good,

@@ -12,7 +12,7 @@ use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::{self, Endpoint, Kind};
 use crate::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
 use crate::ops::resolve::Resolver;
-use crate::store::events::Source;
+use crate::store::events::{self, Source};
 use crate::store::spool::Spool;
 use crate::store::writer::Batch as _;
 use crate::store::{Desk, StoreError, compare};
@@ -223,7 +223,7 @@ fn silence(
     if !undelivered.iter().any(|created| is_later(&created)) {
         return Ok(());
     }
-    let last = run.place.reader.read(compare::last_delivery)?;
+    let last = run.place.reader.read(events::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
     let silent = undelivered.iter().filter(is_later).filter(|created| **created > last).count();
