@@ -257,7 +257,7 @@ pub fn read(
         room: Room {
             disk_free: readings.room.map(|room| room.free),
             database: readings.room.map(|room| room.database),
-            wal: readings.wal_bytes,
+            wal: readings.wal.bytes,
         },
         audit: AuditHead { seq: head.seq, hash: base16ct::lower::encode_string(&head.hash) },
         lately: events::list(connection, &Filter { limit: LATELY_MAX, ..Filter::default() })?,
