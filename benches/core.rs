@@ -1,6 +1,8 @@
 //! What one event costs, step by step, without HTTP: `cargo bench --bench core`.
 //!
-//! `apply` is the work of the writer: a batch inside one durable transaction on a database of its own.
+//! `apply` is the work of the writer: a batch inside one durable transaction on a database of its own. What an index costs
+//! on it: `-- --save-baseline with apply`, then without the index in `migrations/` (and the queries that name it, none of
+//! which runs here) `-- --baseline with apply`, side by side on an idle machine.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on shall stop")]
 

@@ -14,9 +14,6 @@ pub use told::{Alert, Alerts, Notice, OVER_AFTER_S, State};
 /// are better sent elsewhere.
 pub const DISK_BYTES_MIN: u64 = 64 << 20;
 
-/// The write-ahead log is cut back to this size once no reader needs more of it, in bytes.
-pub const WAL_BYTES_MAX: u64 = 64 << 20;
-
 /// Of fewer deliveries in a day no rate is judged: a single one that a restart has cost is a tenth of ten, and Stripe
 /// sends it again.
 pub const DELIVERIES_MIN: i64 = 10;
@@ -35,8 +32,8 @@ pub struct Readings {
     pub storage: Option<String>,
     /// The disk of the database, if it can be asked.
     pub room: Option<Room>,
-    /// The size of the write-ahead log.
-    pub wal_bytes: u64,
+    /// The write-ahead log.
+    pub wal: Wal,
     /// Our answers of the last 24 h.
     pub answers: Answers,
     /// In how many of these hours something was signed with none of our secrets.
@@ -73,6 +70,15 @@ pub struct Room {
     pub free: u64,
     /// The size of the database.
     pub database: u64,
+}
+
+/// The size of a write-ahead log, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wal {
+    /// Now.
+    pub bytes: u64,
+    /// To what it is cut back once no reader needs more of it.
+    pub bytes_max: u64,
 }
 
 /// How deliveries were answered. What anybody could cause is neither good nor bad.
@@ -174,7 +180,7 @@ pub fn conditions(seen: &Readings, thresholds: &Thresholds, now: UnixSeconds) ->
     conditions.extend(pending(&seen.pending, thresholds, now));
     conditions.extend(findings(&seen.findings, now));
     conditions.extend(seen.overdue.iter().map(|seen| overdue(seen, now)));
-    conditions.extend(wal(seen.wal_bytes));
+    conditions.extend(wal(seen.wal));
     conditions
 }
 
@@ -339,8 +345,8 @@ fn overdue(seen: &Overdue, now: UnixSeconds) -> Condition {
     )
 }
 
-fn wal(bytes: u64) -> Option<Condition> {
-    (bytes > WAL_BYTES_MAX).then(|| {
+fn wal(Wal { bytes, bytes_max }: Wal) -> Option<Condition> {
+    (bytes > bytes_max).then(|| {
         Condition::new(
             "wal",
             None,

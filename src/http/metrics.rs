@@ -60,7 +60,7 @@ fn files(private: &Private, text: &mut Exposition) {
         text.single("billingd_disk_free_bytes", Kind::Gauge, "Room on the disk of the database.", room.free);
         text.single("billingd_database_bytes", Kind::Gauge, "The size of the database.", room.database);
     }
-    let wal = disk::wal_bytes(&private.database);
+    let wal = disk::wal(&private.database).bytes;
     text.single("billingd_wal_bytes", Kind::Gauge, "The size of the write-ahead log.", wal);
 }
 

@@ -61,7 +61,7 @@ pub fn read(connection: &Connection, scope: &Scope, now: UnixMillis) -> Result<R
     Ok(Readings {
         storage: None,
         room: disk::room(database).ok(),
-        wal_bytes: disk::wal_bytes(database),
+        wal: disk::wal(database),
         answers: alerts::answers(connection, now / 1000)?,
         mismatched_hours: alerts::mismatched_hours(connection, now / 1000)?,
         missed: missed(&told),

@@ -14,7 +14,7 @@ use crate::store::ledger::{self, Held};
 use crate::store::{Look, StoreError, payments};
 
 /// How many rows one look reads again.
-const STEP: usize = 500;
+const STEP: i64 = 500;
 
 /// A grant too many, before anything is done about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub(super) fn find(books: &impl Look) -> Result<Vec<Found>, StoreError> {
         }
         Ok(())
     })?;
-    for some in payments.shared().chunks(STEP) {
+    let step = usize::try_from(books.rows(STEP)).unwrap_or(usize::MAX);
+    for some in payments.shared().chunks(step) {
         books.look(|connection| some.iter().try_for_each(|entry| look_again(connection, *entry, &mut groups)))?;
     }
     Ok(groups.extras())

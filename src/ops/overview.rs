@@ -16,7 +16,7 @@ use crate::ops::findings::Advised;
 use crate::ops::ingest::last_verified;
 use crate::store::events::{self, EventRow, Filter};
 use crate::store::jobs::{self, Run};
-use crate::store::{StoreError, audit, compare, findings, health, meta, runs};
+use crate::store::{StoreError, audit, findings, health, meta, runs};
 
 /// So many events and findings are told; more are counted.
 const LATELY_MAX: i64 = 20;
@@ -243,7 +243,7 @@ pub fn read(
         failed: failed.into(),
         dead_letters: health::dead_letters(connection)?.into(),
         received: Received {
-            last_at: compare::last_delivery(connection)?,
+            last_at: events::last_delivery(connection)?,
             hour: health::received_since(connection, now - HOUR_MS)?,
             day: health::received_since(connection, now - 24 * HOUR_MS)?,
             answered_good: readings.answers.good,
@@ -262,7 +262,7 @@ pub fn read(
         room: Room {
             disk_free: readings.room.map(|room| room.free),
             database: readings.room.map(|room| room.database),
-            wal: readings.wal_bytes,
+            wal: readings.wal.bytes,
         },
         audit: AuditHead { seq: head.seq, hash: base16ct::lower::encode_string(&head.hash) },
         lately: events::list(connection, &Filter { limit: LATELY_MAX, ..Filter::default() })?,

@@ -266,6 +266,8 @@ pub struct Resolver {
     heard: u64,
     /// How far the line of waiting events was looked through.
     place: Place,
+    /// How often it was looked through to its end.
+    rounds: usize,
 }
 
 /// Ever longer waits.
@@ -328,6 +330,7 @@ impl Resolver {
         let last = self.ripe(questions(connection, last)?, now);
         // As long as anything of this part is left to ask, the next look sees it again.
         if longest.is_empty() {
+            self.rounds += usize::from(part.next.is_none());
             self.place = part.next.unwrap_or_default();
         }
         self.due = self.in_order(alternately(last, longest));
@@ -338,6 +341,12 @@ impl Resolver {
     #[must_use]
     pub fn rests(&self, now: UnixMillis) -> bool {
         self.silence.is_some_and(|silence| silence.lasts(now))
+    }
+
+    /// How often the line of waiting events was looked through to its end.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.rounds
     }
 
     /// What the last look saw, and is not asked yet.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use rusqlite::{Connection, named_params};
 
 use crate::domain::clawback::{Granted, UnitGranted};
 use crate::domain::event::UnixSeconds;
@@ -38,22 +38,8 @@ pub fn arrived(connection: &Connection, ids: &[&str]) -> Result<HashMap<String, 
     Ok(rows.into_iter().collect())
 }
 
-/// When Stripe last delivered something that is an event, in seconds. Reads from the newest on.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "SELECT received_at / 1000 FROM events INDEXED BY events_received
-             WHERE source = 'webhook' ORDER BY received_at DESC LIMIT 1",
-        )?
-        .query_row([], |row| row.get(0))
-        .optional()?)
-}
-
 /// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as
-/// the last changes tell.
+/// the last deliveries tell.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -63,14 +49,12 @@ pub fn delivered_lately(
     livemode: bool,
     account: Option<&str>,
 ) -> Result<Vec<(EventId, Option<String>)>, StoreError> {
-    // The newest events have no index; the changes that they made are in order.
-    let sql = "SELECT e.event_id, e.object_id
-               FROM (SELECT DISTINCT event_id FROM
-                         (SELECT event_id FROM audit_log WHERE event_id IS NOT NULL ORDER BY seq DESC LIMIT :step)) a
-               CROSS JOIN events e ON e.event_id = a.event_id
-               WHERE e.source = 'webhook' AND e.created_at >= :since AND e.livemode = :livemode
-                 AND e.stripe_account IS :account AND substr(e.event_id, 1, 4) = 'evt_' AND e.type NOT LIKE 'v2.%'
-               ORDER BY e.created_at DESC, e.event_id LIMIT 5";
+    let sql = "SELECT event_id, object_id
+               FROM (SELECT * FROM events INDEXED BY events_delivered
+                     WHERE source = 'webhook' ORDER BY received_at DESC LIMIT :step)
+               WHERE created_at >= :since AND livemode = :livemode AND stripe_account IS :account
+                 AND substr(event_id, 1, 4) = 'evt_' AND type NOT LIKE 'v2.%'
+               ORDER BY created_at DESC, event_id LIMIT 5";
     let parameters = named_params! { ":step": STEP, ":since": since, ":livemode": livemode, ":account": account };
     select(connection, sql, parameters, |row| Ok((row.get("event_id")?, row.get("object_id")?)))
 }

@@ -1,11 +1,11 @@
-//! How a connection is opened, with the pragmas that the promises rest on. Nothing else opens one.
+//! How a connection is opened, with the pragmas that the promises rest on. Nothing else opens one but the pool of readers
+//! (`reader.rs`), with what stands here.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::domain::alert::WAL_BYTES_MAX;
 use crate::store::StoreError;
 
 /// How often a connection asks for the write lock of another one before it gives up, which takes a little over 5 s.
@@ -16,6 +16,9 @@ const BUSY_TRIES: i32 = 5_000;
 
 /// How long it rests between two such questions.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// The write-ahead log is cut back to this size once no reader needs more of it, in bytes.
+pub(super) const WAL_BYTES_MAX: u64 = 64 << 20;
 
 /// Older SQLite has a race between WAL reset and checkpoint that can corrupt a database.
 pub const SQLITE_VERSION_MIN: i32 = 3_051_003;

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::domain::alert::Room;
+use crate::domain::alert::{Room, Wal};
+use crate::store::connect;
 use crate::store::files::beside_path;
 use crate::store::files::folder_of;
 
@@ -24,8 +25,9 @@ pub fn room(database: &Path) -> io::Result<Room> {
     Ok(Room { free: free(folder_of(database))?, database: database.metadata()?.len() })
 }
 
-/// The size of the write-ahead log in bytes; 0 if there is none.
+/// The size of the write-ahead log; 0 if there is none.
 #[must_use]
-pub fn wal_bytes(database: &Path) -> u64 {
-    beside_path(database, "-wal").metadata().map_or(0, |metadata| metadata.len())
+pub fn wal(database: &Path) -> Wal {
+    let bytes = beside_path(database, "-wal").metadata().map_or(0, |metadata| metadata.len());
+    Wal { bytes, bytes_max: connect::WAL_BYTES_MAX }
 }

@@ -499,18 +499,13 @@ pub fn find(connection: &Connection, id: &str) -> Result<Option<EventRow>, Store
         .optional()?)
 }
 
-/// When the newest event was received that came by webhook, in Unix seconds; `None`: none of the last thousand did.
+/// When an event came last by webhook for the first time, in Unix seconds; `None`: none ever did.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
 pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "SELECT max(received_at) / 1000 FROM (
-                 SELECT received_at, source FROM events INDEXED BY events_received ORDER BY received_at DESC LIMIT 1000)
-             WHERE source = 'webhook'",
-        )?
-        .query_row([], |row| row.get(0))?)
+    let sql = "SELECT max(received_at) / 1000 FROM events INDEXED BY events_delivered WHERE source = 'webhook'";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
 /// How many events there are.

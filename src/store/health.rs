@@ -7,42 +7,6 @@ use crate::domain::alert::{Findings, Open};
 use crate::store::StoreError;
 use crate::store::select::select;
 
-/// How many events are not done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unfinished {
-    /// They wait for something, and have done so for longer than is usual.
-    pub stuck: i64,
-    /// They wait for something.
-    pub pending: i64,
-    /// The last run ended in an error; more are to come.
-    pub failed: i64,
-    /// A person must look.
-    pub dead_letters: i64,
-}
-
-/// Counts what is not done; what arrived before `stuck_before` and waits is stuck.
-///
-/// # Errors
-/// [`StoreError::Sql`].
-pub fn unfinished(connection: &Connection, stuck_before: UnixMillis) -> Result<Unfinished, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "SELECT count(*) FILTER (WHERE status = 'pending' AND received_at < :before) AS stuck,
-                    count(*) FILTER (WHERE status = 'pending') AS pending,
-                    count(*) FILTER (WHERE status = 'failed' AND dead_letter = 0) AS failed,
-                    count(*) FILTER (WHERE dead_letter = 1) AS dead_letters
-             FROM events WHERE status <> 'completed'",
-        )?
-        .query_row(named_params! { ":before": stuck_before }, |row| {
-            Ok(Unfinished {
-                stuck: row.get("stuck")?,
-                pending: row.get("pending")?,
-                failed: row.get("failed")?,
-                dead_letters: row.get("dead_letters")?,
-            })
-        })?)
-}
-
 /// How many events arrived since a moment.
 ///
 /// # Errors

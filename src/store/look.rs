@@ -1,6 +1,8 @@
 //! Reads of all the books in short looks, one after the other: a long read would keep the write-ahead log from being
 //! reset.
 
+use std::ops::ControlFlow;
+
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
@@ -14,6 +16,11 @@ pub trait Look {
     /// # Errors
     /// Those of `look`, and [`StoreError`] when the books cannot be read.
     fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError>;
+
+    /// How many rows one look sees of many, where `usual` would be right for most.
+    fn rows(&self, usual: i64) -> i64 {
+        usual
+    }
 }
 
 impl Look for Connection {
@@ -27,6 +34,10 @@ impl Look for Connection {
 impl Look for Reader {
     fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.read(|connection| connection.look(look))
+    }
+
+    fn rows(&self, usual: i64) -> i64 {
+        self.rows_in_a_look(usual)
     }
 }
 
@@ -58,28 +69,44 @@ impl<'a> Walk<'a> {
         Self { table, key, start: Value::Integer(i64::MIN), step }
     }
 
+    /// What it walks through.
+    pub(super) const fn table(&self) -> &'a str {
+        self.table
+    }
+
     /// Sees each slice in a look of its own. What is added behind the walk while it goes on is seen, too.
     pub(super) fn each(
         &self,
         books: &impl Look,
         mut see: impl FnMut(&Connection, &Slice) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.each_until(books, |connection, slice| see(connection, slice).map(|()| ControlFlow::Continue(())))
+    }
+
+    /// The same, until `see` breaks off.
+    pub(super) fn each_until(
+        &self,
+        books: &impl Look,
+        mut see: impl FnMut(&Connection, &Slice) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let step = books.rows(self.step);
         let mut next = Some(self.start.clone());
         while let Some(from) = next {
             next = books.look(|connection| {
-                let next = self.next_after(connection, &from)?;
+                let next = self.next_after(connection, &from, step)?;
                 // To SQLite, a blob is greater than any number and any text.
                 let to = next.clone().unwrap_or(Value::Blob(Vec::new()));
-                see(connection, &Slice { from, to })?;
-                Ok(next)
+                let seen = see(connection, &Slice { from, to })?;
+                Ok(next.filter(|_| seen.is_continue()))
             })?;
         }
         Ok(())
     }
 
-    fn next_after(&self, connection: &Connection, from: &Value) -> Result<Option<Value>, StoreError> {
-        let Self { table, key, step, .. } = self;
-        let sql = format!("SELECT {key} FROM {table} WHERE {key} > :from ORDER BY {key} LIMIT 1 OFFSET :step");
+    /// The slice has the row at `from`, except for the first, which begins before any row.
+    fn next_after(&self, connection: &Connection, from: &Value, step: i64) -> Result<Option<Value>, StoreError> {
+        let Self { table, key, .. } = self;
+        let sql = format!("SELECT {key} FROM {table} WHERE {key} > :from ORDER BY {key} LIMIT 1 OFFSET :step - 1");
         Ok(connection
             .prepare_cached(&sql)?
             .query_row(named_params! { ":from": from, ":step": step }, |row| row.get(0))
@@ -110,11 +137,13 @@ mod tests {
     fn each_row_is_in_one_slice_and_those_of_one_key_in_the_same() {
         let texts =
             "CREATE TABLE t (k TEXT) STRICT; INSERT INTO t VALUES ('b'), (''), ('a'), ('b'), ('b'), ('é'), ('c')";
-        assert_eq!(seen(texts, &Walk::by_text("t", "k", 1))[..], [vec!["", "a"], vec!["b", "b", "b", "c"], vec!["é"]]);
+        assert_eq!(seen(texts, &Walk::by_text("t", "k", 2))[..], [vec!["", "a"], vec!["b", "b", "b", "c"], vec!["é"]]);
+        let one_by_one = [vec![""], vec!["a"], vec!["b", "b", "b"], vec!["c"], vec!["é"]];
+        assert_eq!(seen(texts, &Walk::by_text("t", "k", 1))[..], one_by_one);
         assert_eq!(seen(texts, &Walk::by_text("t", "k", 9)), [["", "a", "b", "b", "b", "c", "é"]]);
         let numbers = "CREATE TABLE t (k INTEGER) STRICT; INSERT INTO t VALUES (3), (-9223372036854775808), (-1), (9)";
         let expected = [["-9223372036854775808", "-1"], ["3", "9"]];
-        assert_eq!(seen(numbers, &Walk::by_number("t", "k", 1)), expected);
+        assert_eq!(seen(numbers, &Walk::by_number("t", "k", 2)), expected);
         assert_eq!(seen("CREATE TABLE t (k TEXT)", &Walk::by_text("t", "k", 2)), [Vec::<String>::new()]);
     }
 }

@@ -155,7 +155,8 @@ pub fn save_fetched(connection: &Connection, event: &EventId, fetched: &Fetched<
 pub fn read_fetched(connection: &Connection, event: &EventId) -> Result<Option<Fetched<Vec<u8>>>, StoreError> {
     let row = connection
         .prepare_cached(
-            "SELECT object, object_at, object_told_at FROM event_payloads WHERE event_id = :event AND object IS NOT NULL",
+            "SELECT object, object_at, coalesce(object_told_at, object_at / 1000) AS object_told_at FROM event_payloads
+             WHERE event_id = :event AND object IS NOT NULL",
         )?
         .query_row(named_params! { ":event": event }, |row| {
             let object: Vec<u8> = row.get("object")?;

@@ -22,6 +22,8 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 pub struct Reader {
     pool: r2d2::Pool<SqliteConnectionManager>,
     timeout: Duration,
+    /// How many rows one look of a walk sees at most.
+    rows_max: i64,
 }
 
 impl Reader {
@@ -40,7 +42,7 @@ impl Reader {
             .test_on_check_out(false)
             .connection_timeout(READ_TIMEOUT)
             .build(manager)?;
-        Ok(Self { pool, timeout: READ_TIMEOUT })
+        Ok(Self { pool, timeout: READ_TIMEOUT, rows_max: i64::MAX })
     }
 
     /// The same connections, whose reads end sooner than after [`READ_TIMEOUT`].
@@ -48,6 +50,17 @@ impl Reader {
     pub fn ending_within(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(READ_TIMEOUT);
         self
+    }
+
+    /// The same connections, whose walks through the books see at most so many rows in each look, at least one.
+    #[must_use]
+    pub fn seeing_at_most(mut self, rows: i64) -> Self {
+        self.rows_max = rows.max(1);
+        self
+    }
+
+    pub(super) fn rows_in_a_look(&self, usual: i64) -> i64 {
+        usual.min(self.rows_max)
     }
 
     /// Runs one read.

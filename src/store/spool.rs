@@ -5,7 +5,8 @@
 //! are; only where each one stands is kept in memory. The file is gone when the spool is dropped, or the process ends.
 
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::domain::event::UnixSeconds;
@@ -96,11 +97,10 @@ impl<K: Ord + Copy> Spool<K> {
         taken.into_iter().rev().map(|place| self.read(place)).collect()
     }
 
-    fn read(&mut self, place: Place<K>) -> Result<(Vec<u8>, Payload), StoreError> {
-        let file = self.file.get_mut();
-        let mut record = Vec::new();
-        file.seek(SeekFrom::Start(place.offset)).map_err(|error| failed(&error))?;
-        file.take(u64::from(place.length)).read_to_end(&mut record).map_err(|error| failed(&error))?;
+    /// Reads where the event stands. The file stays open at its end, where the next one is pushed.
+    fn read(&self, place: Place<K>) -> Result<(Vec<u8>, Payload), StoreError> {
+        let mut record = vec![0; place.length as usize];
+        self.file.get_ref().read_exact_at(&mut record, place.offset).map_err(|error| failed(&error))?;
         let payload = Payload::from_bytes(&record)?;
         Ok((payload.unpack()?, payload))
     }
@@ -127,6 +127,22 @@ mod tests {
         }
         assert_eq!(told, ["a", "b", "c", "e", "d"]);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn more_may_come_while_some_are_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::create(folder.path()).unwrap();
+        let mut told = Vec::new();
+        for (key, body) in [(3, "the third"), (1, "a"), (2, "second"), (4, "d")] {
+            spool.push(key, body.as_bytes()).unwrap();
+            spool.push(key + 10, body.as_bytes()).unwrap();
+            told.extend(spool.take(1).unwrap().into_iter().map(|(body, _)| String::from_utf8(body).unwrap()));
+        }
+        assert_eq!(told, ["the third", "a", "second", "d"]);
+        let rest: Vec<_> =
+            spool.take(9).unwrap().into_iter().map(|(body, _)| String::from_utf8(body).unwrap()).collect();
+        assert_eq!(rest, ["a", "second", "the third", "d"]);
     }
 
     #[test]

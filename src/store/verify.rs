@@ -4,6 +4,8 @@
 //! reset. Deliveries go on meanwhile, so that two looks see different books. Therefore a slice has all that its proof
 //! compares, such as the balance of an account and all of its lines, and one statement compares it.
 
+use std::ops::ControlFlow;
+
 use rusqlite::{Connection, ErrorCode, named_params};
 
 use crate::store::audit::{Broken, GENESIS, Head};
@@ -144,16 +146,33 @@ pub struct Proven {
     pub name: String,
     /// What breaks it; empty if it holds.
     pub violations: Vec<String>,
-    /// A look took longer than it may, and nothing is known of what it did not see.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub cut_short: bool,
+    /// The tables of which a look took longer than it may: nothing is known of what it did not see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut_short: Vec<String>,
 }
 
 impl Proven {
     /// It was proven, and nothing breaks it.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.violations.is_empty() && !self.cut_short
+        self.violations.is_empty() && self.cut_short.is_empty()
+    }
+
+    /// Looks through a table. If that takes too long, it is noted, and the proof goes on with what comes after it.
+    fn look_through(
+        &mut self,
+        table: &str,
+        look: impl FnOnce(&mut Vec<String>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match look(&mut self.violations) {
+            Err(StoreError::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+                if !self.cut_short.iter().any(|noted| noted == table) {
+                    self.cut_short.push(table.into());
+                }
+                Ok(())
+            }
+            other => other,
+        }
     }
 }
 
@@ -182,14 +201,18 @@ pub enum FileCheck {
 pub fn all(books: &impl Look, file: FileCheck) -> Result<Proofs, StoreError> {
     let mut head = Head { seq: 0, hash: GENESIS };
     let mut proven = vec![
-        prove("the audit log is an unbroken chain", |found| chain(books, &mut head, found))?,
-        prove("append-only tables are guarded", |found| books.look(|connection| guards(connection, found)))?,
+        prove("the audit log is an unbroken chain", |proof| {
+            proof.look_through("audit_log", |found| chain(books, &mut head, found))
+        })?,
+        prove("append-only tables are guarded", |proof| {
+            proof.look_through("sqlite_schema", |found| books.look(|connection| guards(connection, found)))
+        })?,
     ];
     for Proof { name, parts } in PROOFS {
-        proven.push(prove(name, |found| parts.iter().try_for_each(|part| walk(books, &part.walk, part.sql, found)))?);
+        proven.push(prove(name, |proof| parts.iter().try_for_each(|part| walk(books, &part.walk, part.sql, proof)))?);
     }
-    proven.push(prove("foreign keys", |found| foreign_keys(books, found))?);
-    proven.push(prove("SQLite's own integrity check", |found| integrity(books, file, found))?);
+    proven.push(prove("foreign keys", |proof| foreign_keys(books, proof))?);
+    proven.push(prove("SQLite's own integrity check", |proof| integrity(books, file, proof))?);
     Ok(Proofs { proven, head })
 }
 
@@ -202,16 +225,13 @@ pub fn balances(connection: &Connection) -> Result<i64, StoreError> {
 }
 
 /// A database that is too damaged to be asked is violated, too. What was found before it says more than the damage.
-fn prove(name: &str, find: impl FnOnce(&mut Vec<String>) -> Result<(), StoreError>) -> Result<Proven, StoreError> {
-    let mut proven = Proven { name: name.into(), violations: Vec::new(), cut_short: false };
-    match find(&mut proven.violations) {
+fn prove(name: &str, find: impl FnOnce(&mut Proven) -> Result<(), StoreError>) -> Result<Proven, StoreError> {
+    let mut proven = Proven { name: name.into(), violations: Vec::new(), cut_short: Vec::new() };
+    match find(&mut proven) {
         Err(StoreError::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             if proven.violations.is_empty() {
                 proven.violations.push(format!("this cannot be read: {error}"));
             }
-        }
-        Err(StoreError::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-            proven.cut_short = true;
         }
         other => other?,
     }
@@ -220,22 +240,22 @@ fn prove(name: &str, find: impl FnOnce(&mut Vec<String>) -> Result<(), StoreErro
 }
 
 /// Asks for what breaks a proof, slice by slice, until enough is found.
-fn walk(books: &impl Look, walk: &Walk<'_>, sql: &str, found: &mut Vec<String>) -> Result<(), StoreError> {
-    walk.each(books, |connection, Slice { from, to }| {
-        if found.len() < TOLD_MAX {
+fn walk(books: &impl Look, walk: &Walk<'_>, sql: &str, proof: &mut Proven) -> Result<(), StoreError> {
+    proof.look_through(walk.table(), |found| {
+        walk.each_until(books, |connection, Slice { from, to }| {
             let mut statement = connection.prepare_cached(sql)?;
             let rows = statement.query_map(named_params! { ":from": from, ":to": to }, |row| row.get(0))?;
             for row in rows.take(TOLD_MAX) {
                 found.push(row?);
             }
-        }
-        Ok(())
+            Ok(if found.len() < TOLD_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })
     })
 }
 
 fn chain(books: &impl Look, head: &mut Head, found: &mut Vec<String>) -> Result<(), StoreError> {
     loop {
-        match books.look(|connection| audit::walk(connection, *head, SMALL_STEP))? {
+        match books.look(|connection| audit::walk(connection, *head, books.rows(SMALL_STEP)))? {
             Ok(next) if next == *head => return Ok(()),
             Ok(next) => *head = next,
             Err(Broken { seq, problem }) => {
@@ -258,16 +278,17 @@ struct ForeignKey {
 }
 
 /// What `PRAGMA foreign_key_check` finds, which is one long read for each table.
-fn foreign_keys(books: &impl Look, found: &mut Vec<String>) -> Result<(), StoreError> {
+fn foreign_keys(books: &impl Look, proof: &mut Proven) -> Result<(), StoreError> {
     for one in books.look(all_foreign_keys)? {
         let ForeignKey { table, column, parent, parent_key, key, is_number } = one;
         let sql = format!(
-            "SELECT 'a row of {table} names a row of {parent} that does not exist' FROM \"{table}\" c
+            "SELECT 'row ' || c.{key} || ' of {table} names ' || c.\"{column}\" || ' of {parent}, which does not exist'
+             FROM \"{table}\" c
              WHERE c.{key} >= :from AND c.{key} < :to AND c.\"{column}\" IS NOT NULL
                AND NOT EXISTS (SELECT 1 FROM \"{parent}\" p WHERE p.\"{parent_key}\" = c.\"{column}\")"
         );
         let through = if is_number { Walk::by_number(&table, &key, STEP) } else { Walk::by_text(&table, &key, STEP) };
-        walk(books, &through, &sql, found)?;
+        walk(books, &through, &sql, proof)?;
     }
     Ok(())
 }
@@ -293,15 +314,16 @@ fn all_foreign_keys(connection: &Connection) -> Result<Vec<ForeignKey>, StoreErr
     })
 }
 
-fn integrity(books: &impl Look, file: FileCheck, found: &mut Vec<String>) -> Result<(), StoreError> {
+fn integrity(books: &impl Look, file: FileCheck, proof: &mut Proven) -> Result<(), StoreError> {
     if file == FileCheck::Whole {
-        return books.look(|connection| ask_sqlite(connection, "PRAGMA integrity_check", found));
+        let sql = "PRAGMA integrity_check";
+        return proof.look_through("the file", |found| books.look(|connection| ask_sqlite(connection, sql, found)));
     }
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name";
     let tables: Vec<String> = books.look(|connection| select(connection, sql, [], |row| row.get("name")))?;
     for table in tables {
         let sql = format!("PRAGMA integrity_check(\"{table}\")");
-        books.look(|connection| ask_sqlite(connection, &sql, found))?;
+        proof.look_through(&table, |found| books.look(|connection| ask_sqlite(connection, &sql, found)))?;
     }
     Ok(())
 }

@@ -119,7 +119,8 @@ impl Site {
     }
 
     fn reconcile_until(&mut self, api: &dyn Api, options: Options, stop: &Stop) -> Report {
-        let (now, reader) = (self.now * 1000, Reader::open(&self.path(), 1).unwrap());
+        // Between any two rows the books may be other ones.
+        let (now, reader) = (self.now * 1000, Reader::open(&self.path(), 1).unwrap().seeing_at_most(1));
         let place = Place {
             api,
             reader: &reader,

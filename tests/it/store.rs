@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use billingd::domain::ids::EventId;
-use billingd::ops::verify::{Report, verify, verify_in_short_looks};
+use billingd::ops::verify::{verify, verify_in_short_looks};
 use billingd::store::open::{self, Binding};
 use billingd::store::reader::Reader;
+use billingd::store::verify::{Proofs, Proven};
 use billingd::store::{StoreError, migrations, payload};
 use rusqlite::Connection;
 
@@ -278,17 +279,17 @@ const TWICE: &str = "PRAGMA writable_schema = ON;
 #[test]
 fn the_books_are_proven_in_short_looks_while_deliveries_go_on() {
     let billing = written();
-    let (reader, is_over) = (billing.reader(), AtomicBool::new(false));
+    let (reader, is_over) = (billing.reader().seeing_at_most(2), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             (4..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(|number| {
                 assert_eq!(billing.stripe_sends(&nth_invoice_paid(number)).short(), "200 completed applied");
             });
         });
-        let reports: Vec<Report> = (0..30).map(|_| verify_in_short_looks(&reader).expect("proofs")).collect();
+        let all: Vec<Proofs> = (0..30).map(|_| verify_in_short_looks(&reader).expect("proofs")).collect();
         is_over.store(true, Ordering::Relaxed);
-        assert!(reports.iter().all(|report| report.clean), "{reports:?}");
-        assert!(reports.is_sorted_by_key(|report| report.audit_rows));
+        assert!(all.iter().flat_map(|proofs| &proofs.proven).all(Proven::holds), "{all:?}");
+        assert!(all.is_sorted_by_key(|proofs| proofs.head.seq));
     });
 }
 
@@ -297,15 +298,19 @@ fn what_a_look_has_no_time_for_is_told_and_the_rest_is_proven() {
     let mut billing = written();
     billing.somebody_runs(
         "CREATE TABLE big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000) SELECT * FROM n;
-         UPDATE balances SET balance = balance + 1 WHERE account_id = 'cus_2';",
+         UPDATE balances SET balance = balance + 1 WHERE account_id = 'cus_2';
+         CREATE TABLE odd (kind TEXT); INSERT INTO odd VALUES (NULL); PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = 'CREATE TABLE odd (kind TEXT NOT NULL)' WHERE name = 'odd';",
     );
-    let report = verify_in_short_looks(&billing.reader().ending_within(Duration::ZERO)).expect("proofs");
-    let cut_short: Vec<&str> = report.proofs.iter().filter(|one| one.cut_short).map(|one| &*one.name).collect();
-    assert_eq!(cut_short, ["SQLite's own integrity check"]);
-    let violations: Vec<&String> = report.proofs.iter().flat_map(|proof| &proof.violations).collect();
-    assert_eq!(violations, ["balance of cus_2 in usd is 2001, its lines sum to 2000"]);
+    let proven = verify_in_short_looks(&billing.reader().ending_within(Duration::ZERO)).expect("proofs").proven;
+    let cut_short = proven.iter().flat_map(|one| one.cut_short.iter().map(|table| format!("{table}: {}", one.name)));
+    assert_eq!(cut_short.collect::<Vec<_>>(), ["big: SQLite's own integrity check"]);
+    let violations: Vec<&String> = proven.iter().flat_map(|proof| &proof.violations).collect();
+    let behind_it = "NULL value in odd.kind";
+    assert_eq!(violations, ["balance of cus_2 in usd is 2001, its lines sum to 2000", behind_it]);
     let whole = billing.reader().read_at_leisure(verify).expect("proofs");
-    assert!(!whole.clean && whole.proofs.iter().all(|one| !one.cut_short));
+    assert!(!whole.clean && whole.proofs.iter().all(|one| one.cut_short.is_empty()));
+    billing.somebody_runs("DROP TABLE odd");
     billing.is_broken_on_purpose();
 }
 
@@ -374,7 +379,10 @@ fn verify_finds_what_does_not_add_up() {
              VALUES ('cus_2', 'reversal', 'reversal:1', 'evt_x', 1, 0)",
             "entry 4 of cus_2 reverses entry 1 of cus_1",
         ),
-        ("PRAGMA foreign_keys = OFF; DELETE FROM events WHERE event_id = 'evt_2'", "a row of"),
+        (
+            "PRAGMA foreign_keys = OFF; DELETE FROM events WHERE event_id = 'evt_2'",
+            "row evt_2 of event_payloads names evt_2 of events, which does not exist",
+        ),
         (
             "PRAGMA foreign_keys = OFF; INSERT INTO ledger_lines (entry_id, root, unit, amount, is_root) VALUES (9, 'grant:invoice:in_9', 'usd', 0, 1)",
             "a line names entry 9, which does not exist",
@@ -389,6 +397,8 @@ fn verify_finds_what_does_not_add_up() {
         billing.somebody_runs(sql);
         let violations = billing.violations();
         assert!(violations.iter().any(|violation| violation.starts_with(found)), "{sql}: {violations:?}");
+        let row_by_row = verify(&billing.reader().seeing_at_most(1)).expect("proofs").proofs;
+        assert_eq!(row_by_row.into_iter().flat_map(|proof| proof.violations).collect::<Vec<_>>(), violations, "{sql}");
         billing.is_broken_on_purpose();
     }
 }

@@ -207,9 +207,10 @@ fn jobs_and_the_machine() {
     check(&overdue(Some(NOW - 86_400)), &["job:backup: the job backup was due 2h 0m ago, and ran well 1d 0h ago"]);
     check(&room(164, 100), &[]);
     check(&room(163, 100), &["disk: 163 MiB free beside a database of 100 MiB"]);
-    check(&Readings { wal_bytes: WAL_BYTES_MAX, ..Readings::default() }, &[]);
+    let wal = |mib: u64| Wal { bytes: mib << 20, bytes_max: 64 << 20 };
+    check(&Readings { wal: wal(64), ..Readings::default() }, &[]);
     check(
-        &Readings { wal_bytes: 80 << 20, ..Readings::default() },
+        &Readings { wal: wal(80), ..Readings::default() },
         &[
             "wal: the write-ahead log has grown to 80 MiB: something has read the database for long, such as a backup, a \
            `billingd verify` or another program",

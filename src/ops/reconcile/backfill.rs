@@ -12,7 +12,7 @@ use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::{self, Endpoint, Kind};
 use crate::ops::ingest::{Answer, Delivery, Duplicates, Ingest};
 use crate::ops::resolve::Resolver;
-use crate::store::events::Source;
+use crate::store::events::{self, Source};
 use crate::store::spool::Spool;
 use crate::store::writer::Batch as _;
 use crate::store::{Desk, StoreError, compare};
@@ -35,8 +35,8 @@ const BATCH: usize = 100;
 /// each [`TYPES_MAX`] of them.
 const OTHERS_MIN: usize = 10;
 
-/// How many times Stripe is asked for what fetched events wait for.
-const PASSES_MAX: usize = 8;
+/// How many times all who wait are looked at for what to ask Stripe: an answer may lead to the next question.
+const ROUNDS_MAX: usize = 8;
 
 /// How many questions are asked at a time.
 const AT_ONCE: usize = 4;
@@ -223,7 +223,7 @@ fn silence(
     if !undelivered.iter().any(|created| is_later(&created)) {
         return Ok(());
     }
-    let last = run.place.reader.read(compare::last_delivery)?;
+    let last = run.place.reader.read(events::last_delivery)?;
     // Nothing was ever delivered: it counts from when somebody first looked.
     let last = last.or(run.known.first).unwrap_or(run.started);
     let silent = undelivered.iter().filter(is_later).filter(|created| **created > last).count();
@@ -295,16 +295,24 @@ fn deliver(
     Ok(answers)
 }
 
-/// What fetched events wait for and Stripe tells is asked at once, so that the comparison sees them done.
+/// What fetched events wait for and Stripe tells is asked at once, so that the comparison sees them done: until all who
+/// wait were looked at once more and nothing was left to ask, or nobody answers.
 fn answer_questions(run: &Run<'_>, desk: &mut impl Desk) -> Result<(), Trouble> {
+    let (api, clock, stop) = (run.place.api, run.place.clock, run.place.stop);
     let mut resolver = Resolver::new(AT_ONCE);
-    for _ in 0..PASSES_MAX {
-        let (api, clock, stop) = (run.place.api, run.place.clock, run.place.stop);
+    let mut round_asked = false;
+    while resolver.rounds() < ROUNDS_MAX && !resolver.rests(clock()) && !stop.is_set() {
+        let rounds = resolver.rounds();
         run.place.reader.read(|connection| resolver.look(connection, clock()))?;
-        if resolver.pass(api, desk, clock, stop)?.answered == 0 {
+        if resolver.due().next().is_some() {
+            round_asked = true;
+            if resolver.pass(api, desk, clock, stop)?.answered > 0 {
+                deliver(run, desk, Vec::new(), clock())?;
+            }
+        }
+        if resolver.rounds() > rounds && !std::mem::take(&mut round_asked) {
             return Ok(());
         }
-        deliver(run, desk, Vec::new(), clock())?;
     }
     Ok(())
 }

@@ -132,6 +132,26 @@ fn a_change_in_flight_is_left_for_the_next_run() {
     assert_eq!(site.findings(), ["subscription_state sub_1"], "it never came");
 }
 
+/// A look at the waiting events sees the first and the last of them.
+#[test]
+fn what_a_fetched_event_waits_for_is_asked_wherever_it_stands_in_the_line() {
+    let by_lines = Policy { livemode: false, asks_stripe: true, ..policy(Basis::Catalogue, false) };
+    let mut site = Site::under(by_lines, NOW);
+    site.runs_sql(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM n WHERE n < 1599)
+         INSERT INTO events (event_id, source, type, status, needs, livemode, created_at, received_at, tried_at)
+         SELECT iif(n < 1300, 'evt_a', 'evt_z') || n, 'import', 't', 'pending', 'grant:x', 0, {NOW}, {NOW} * 1000, 0 FROM n;
+         INSERT INTO event_needs SELECT needs, event_id FROM events"
+    ));
+    let mut paid = invoice_paid(Shape::Old, "evt_m", "in_1", "cus_1", 2_000);
+    site.fake.put(paid["data"]["object"].clone());
+    paid["data"]["object"]["lines"]["has_more"] = json!(true);
+    site.fake.put(dated(paid, NOW - DAY));
+    let report = site.reconcile();
+    assert_eq!((report.counts.missing, report.counts.pending), (1, 1));
+    assert_eq!(site.rows("SELECT status FROM events WHERE event_id = 'evt_m'"), ["completed"]);
+}
+
 #[test]
 fn the_wrong_mode_ends_a_run_before_it_concludes_anything() {
     let mut site = Site::under(test_mode(), NOW);
