@@ -127,7 +127,10 @@ pub fn namesake(connection: &Connection, reference: &str, but: &AccountId) -> Re
         .optional()?)
 }
 
-/// The accounts that an id or a reference names: at most one by id, else all with that reference.
+/// The accounts that an id or a reference names: at most one by id, else those with the best claim to that reference.
+///
+/// A live account is before a deleted one, and the stronger source before the weaker, so that nobody who may choose a
+/// reference can lock out whom the merchant gave it. `v_references` holds the same for whoever reads by SQL.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -135,8 +138,10 @@ pub fn named(connection: &Connection, name: &str) -> Result<Vec<AccountId>, Stor
     let mut statement = connection.prepare_cached(
         "SELECT account_id FROM accounts WHERE account_id = :name
          UNION ALL
-         SELECT account_id FROM accounts
-         WHERE reference = :name AND NOT EXISTS (SELECT 1 FROM accounts WHERE account_id = :name)
+         SELECT account_id
+         FROM (SELECT account_id, rank() OVER (ORDER BY deleted_at IS NOT NULL, reference_strength DESC) AS place
+               FROM accounts WHERE reference = :name)
+         WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM accounts WHERE account_id = :name)
          ORDER BY 1",
     )?;
     let rows = statement.query_map(named_params! { ":name": name }, |row| row.get("account_id"))?;

@@ -32,6 +32,7 @@ mod reap;
 mod reconcile;
 mod repair;
 mod repair_subscription;
+mod references;
 mod replay;
 mod resolve;
 mod samples;
