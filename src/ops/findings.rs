@@ -4,6 +4,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::clock::UnixMillis;
+use crate::domain::decide;
 use crate::domain::reconcile::Kind;
 use crate::ops::apply::to_json;
 use crate::store::audit::{self, Record};
@@ -94,6 +95,9 @@ impl Advised {
     pub fn new(row: FindingRow) -> Self {
         let command = match Kind::parse(&row.kind) {
             Some(kind) => kind.remedy(&row.subject, row.event_id.as_deref()),
+            None if row.kind == decide::SHARED_REFERENCE => {
+                format!("billingd accounts reference {} REFERENCE --reason TEXT", row.subject)
+            }
             None => format!("billingd findings acknowledge {} --reason TEXT", row.finding_id),
         };
         Self { row, command }

@@ -29,8 +29,9 @@ pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
     let strength: i64 = row.get("reference_strength")?;
     let at: Option<UnixSeconds> = row.get("reference_at")?;
     Ok(AccountHeld {
-        reference: reference.map(|text| Reference {
-            text,
+        // Where an operator took it away there is a strength without a text.
+        reference: (strength > 0).then(|| Reference {
+            text: reference.unwrap_or_default(),
             strength: strength_of(strength),
             at: at.unwrap_or_default(),
         }),
@@ -82,7 +83,7 @@ pub fn open(connection: &Connection, account: &AccountId) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Sets the user's own id; opens the account if need be.
+/// Sets the user's own id, or takes it away if the text is empty; opens the account if need be.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -90,7 +91,7 @@ pub fn set_reference(connection: &Connection, account: &AccountId, reference: &R
     connection
         .prepare_cached(
             "INSERT INTO accounts (account_id, reference, reference_strength, reference_at)
-             VALUES (:account, :reference, :strength, :at)
+             VALUES (:account, nullif(:reference, ''), :strength, :at)
              ON CONFLICT (account_id) DO UPDATE SET
                  reference = excluded.reference, reference_strength = excluded.reference_strength,
                  reference_at = excluded.reference_at",
