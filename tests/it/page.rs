@@ -231,6 +231,33 @@ fn unknown_ids_and_odd_filters_are_pages_too() {
     }
 }
 
+#[test]
+fn what_somebody_else_wrote_is_no_command_to_copy() {
+    let billing = open_to_all().spawn();
+    let id = "evt_` rm -rf / `";
+    let told = json!({ "id": "cus_1`a`", "object": "customer", "metadata": { "account_id": "u`b`" } });
+    billing.stripe_sends(&event(Shape::New, id, "customer.created", told));
+    billing.somebody_runs("UPDATE events SET reason = 'for `c`', outcome = 'ignored', dismissed = 1");
+    let session = Session::begin(&billing);
+    let here = format!("/events/{}", encoded(id).replace('+', "%20"));
+    let entry = [("amount", "-1"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
+    session.does("/accounts/cus_1%60a%60/adjust", &entry);
+    let again = [("amount", "-2"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
+    let pages = [
+        session.posts("/accounts/cus_1%60a%60/adjust", &again),
+        session.posts("/accounts/none%60f%60/adjust", &again),
+        session.gets("/accounts/none%60f%60"),
+        session.gets("/events/none%60f%60"),
+        session.posts(&format!("{here}/try"), &[]),
+    ];
+    for page in pages {
+        let page = text(&page);
+        for stranger in ["a", "b", "c", "d", "e", "f", " rm -rf / "] {
+            assert!(!page.contains(&format!("<code>{stranger}</code>")), "{stranger}: {page}");
+        }
+    }
+}
+
 /// An event that fails for now, in books that sell nothing of what it is about.
 fn with_a_failed_event() -> Billing {
     let billing = open_to_all().toml("[[price]]\nid = \"price_other\"\n[credits]\nbasis = \"catalogue\"\n").spawn();

@@ -14,6 +14,7 @@ use super::parts::{
 use super::shell::{Frame, answer, to_the_story};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
+use crate::domain::words::quoted;
 use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError, Adjustment};
 use crate::ops::fresh;
@@ -113,7 +114,7 @@ async fn post(
 }
 
 fn unknown(id: &str) -> Fault {
-    Fault::not_found(format!("there is no account {id}"))
+    Fault::not_found(format!("there is no account {}", quoted(id)))
 }
 
 async fn page(
