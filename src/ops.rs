@@ -21,6 +21,7 @@ pub mod overview;
 mod paid;
 pub mod reap;
 pub mod reconcile;
+pub mod reference;
 pub mod remedy;
 pub mod repair;
 pub mod repair_subscription;

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::ops::adjust::{self, Adjusted, Adjustment};
 use crate::ops::fresh;
+use crate::ops::reference::{self, Named, Naming};
 use crate::ops::story::{self, AccountStory};
 use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
 
@@ -36,6 +37,11 @@ pub(super) enum Command {
         after_help = "Example:\n  billingd accounts adjust cus_123 --amount -40 --reason \"spent on exports\" --key export-17"
     )]
     Adjust(AdjustArguments),
+    /// Say which of your own ids an account has; Stripe's events no longer change it
+    #[command(
+        after_help = "Examples:\n  billingd accounts reference cus_123 user-42 --reason \"moved to a new customer\"\n  billingd accounts reference cus_456 '' --reason \"a buyer took somebody else's id\""
+    )]
+    Reference(ReferenceArguments),
 }
 
 #[derive(Debug, Args)]
@@ -59,11 +65,26 @@ pub(super) struct AdjustArguments {
     operator: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct ReferenceArguments {
+    /// The customer's id, or your own reference for it
+    account: String,
+    /// Your own id for it; '' takes it away
+    reference: String,
+    /// Why; goes into the audit log
+    #[arg(long, value_parser = values::text)]
+    reason: String,
+    /// Who does this, for the audit log (default: the login name)
+    #[arg(long = "as", value_name = "NAME")]
+    operator: Option<String>,
+}
+
 pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow::Result<u8> {
     match command {
         Command::List { limit } => list(*limit, config, output),
         Command::Show { account, limit } => show(account, *limit, config, output),
         Command::Adjust(arguments) => adjust(arguments, config, output),
+        Command::Reference(arguments) => name(arguments, config, output),
     }
 }
 
@@ -200,4 +221,35 @@ fn render_adjusted(adjusted: &Adjusted) -> String {
         adjusted.event_id,
         amount(adjusted.balance, &adjusted.unit)
     )
+}
+
+fn name(arguments: &ReferenceArguments, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    let mut connection = super::beside(config)?;
+    let naming = Naming {
+        account: arguments.account.clone(),
+        reference: arguments.reference.clone(),
+        reason: arguments.reason.clone(),
+        operator: super::operator(arguments.operator.as_deref()),
+    };
+    let event = fresh::event_id(clock::now())?;
+    let named = reference::name(&mut connection, &naming, &event, config.stripe.livemode, clock::now())?;
+    output.show(&named, render_named)?;
+    Ok(DONE)
+}
+
+fn render_named(named: &Named) -> String {
+    let (account, now) = (plain(&named.account_id), plain(&or_dash(named.reference.as_deref())));
+    let mut text = match &named.event_id {
+        Some(event) => {
+            format!("{account}: reference {now}, before {}; {event}\n", plain(&or_dash(named.before.as_deref())))
+        }
+        None => format!("{account}: an operator set the reference {now} before, nothing changed\n"),
+    };
+    if let Some(other) = &named.shared_with {
+        let other = plain(other);
+        text.push_str(&format!(
+            "{other} has it as well: `billingd accounts reference {other} ''` takes it away there\n"
+        ));
+    }
+    text
 }

@@ -66,7 +66,7 @@ pub(super) fn run(command: &Command, config: &Config, output: &Output) -> anyhow
         Command::Acknowledge { id, reason, operator } => {
             let mut connection = super::beside(config)?;
             let operator = super::operator(operator.as_deref());
-            let row = acknowledge(&mut connection, *id, reason, &operator, clock::now())?;
+            let row = acknowledge(&mut connection, *id, None, reason, &operator, clock::now())?;
             output.show(&row, |row| {
                 format!("finding {} ({} of {}) is acknowledged\n", row.finding_id, row.kind, row.subject)
             })?;

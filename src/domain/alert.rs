@@ -6,7 +6,7 @@
 mod told;
 
 use crate::domain::event::UnixSeconds;
-use crate::domain::words::{age, counted};
+use crate::domain::words::{age, counted, quoted};
 
 pub use told::{Alert, Alerts, Notice, OVER_AFTER_S, State};
 
@@ -303,6 +303,7 @@ fn missed(seen: Missed, thresholds: &Thresholds, now: UnixSeconds) -> Option<Con
 fn dead_letter(events: &Open, now: UnixSeconds) -> Option<Condition> {
     let (first, since) = events.first.as_ref()?;
     let text = format!("{}; {}", counted(events.count, "dead letter"), oldest(events.count, first, now - since));
+    let first = quoted(first);
     let remedy = format!(
         "`billingd events show {first}` tells why; remove the cause, then `billingd events replay {first}`, or dismiss it"
     );

@@ -214,7 +214,18 @@ fn ignored(reason: &'static str) -> Decision {
 }
 
 /// The finding of two live accounts with one reference.
-const SHARED_REFERENCE: &str = "shared_reference";
+pub const SHARED_REFERENCE: &str = "shared_reference";
+
+/// An account has a reference that another live account has, too.
+#[must_use]
+pub fn shared_reference(account: &AccountId, other: &AccountId, reference: &str) -> Finding {
+    Finding {
+        kind: SHARED_REFERENCE,
+        subject: account.to_string(),
+        expected: "one live account for each reference: give the wrong one its own, or '' for none".into(),
+        actual: format!("{other} has the reference {reference} as well"),
+    }
+}
 
 /// The change of an account's reference that this event makes, if it makes one.
 fn reference_of(
@@ -240,14 +251,8 @@ fn reference_of(
             return vec![Effect::ConfirmReference(account.clone(), reference)];
         }
     }
-    let finding = facts.namesake.as_ref().map(|other| {
-        Effect::OpenFinding(Finding {
-            kind: SHARED_REFERENCE,
-            subject: account.to_string(),
-            expected: "one live account for each reference".into(),
-            actual: format!("{other} has the reference {} as well", reference.text),
-        })
-    });
+    let shared = |other| Effect::OpenFinding(shared_reference(account, other, &reference.text));
+    let finding = facts.namesake.as_ref().map(shared);
     [Effect::SetReference(account.clone(), reference)].into_iter().chain(finding).collect()
 }
 

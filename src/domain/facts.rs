@@ -177,7 +177,7 @@ pub struct AccountHeld {
 /// The user's own id for an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// The id.
+    /// The id; empty where an operator took it away.
     pub text: String,
     /// Where it comes from.
     pub strength: ReferenceStrength,

@@ -21,9 +21,20 @@ pub fn age(seconds: i64) -> String {
     }
 }
 
+/// A text from outside within a sentence of ours: without backquotes, between which such a sentence has its commands.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    text.replace('`', "'")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_quoted_never_looks_like_a_command() {
+        assert_eq!(quoted("a`rm -rf /`b"), "a'rm -rf /'b");
+    }
 
     #[test]
     fn numbers_and_times_read_well() {

@@ -9,6 +9,7 @@ use crate::domain::decision::Outcome;
 use crate::domain::fact::Fact;
 use crate::domain::grant::GrantLine;
 use crate::domain::ids::{AccountId, EventId};
+use crate::domain::words::quoted;
 use crate::ops::apply::to_json;
 use crate::store::audit::{self, Record};
 use crate::store::events::{self, Claim, EventMeta, Source};
@@ -57,10 +58,14 @@ pub struct Adjusted {
 #[derive(Debug, Error)]
 pub enum AdjustError {
     /// No account has this id or reference.
-    #[error("there is no account {0}; `billingd accounts list` shows all")]
+    #[error("there is no account {}; `billingd accounts list` shows all", quoted(.0))]
     UnknownAccount(String),
     /// Several accounts have this reference.
-    #[error("the reference {reference} belongs to several accounts ({}); name one of them by its id", accounts.join(", "))]
+    #[error(
+        "the reference {} belongs to several accounts ({}); name one of them by its id",
+        quoted(reference),
+        quoted(&accounts.join(", "))
+    )]
     AmbiguousAccount {
         /// The reference.
         reference: String,
@@ -68,7 +73,7 @@ pub enum AdjustError {
         accounts: Vec<String>,
     },
     /// More is needed than there is, and no debt is allowed.
-    #[error("{needed} {unit} are needed and {available} are available; nothing is posted")]
+    #[error("{needed} {} are needed and {available} are available; nothing is posted", quoted(unit))]
     Insufficient {
         /// What was to be taken.
         needed: u64,
@@ -78,7 +83,7 @@ pub enum AdjustError {
         unit: String,
     },
     /// The key was used for something else.
-    #[error("the key {key} was used for {held}; choose another key, or repeat exactly that")]
+    #[error("the key {} was used for {}; choose another key, or repeat exactly that", quoted(key), quoted(held))]
     KeyTaken {
         /// The key.
         key: String,

@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::clock::UnixMillis;
 use crate::domain::decide;
 use crate::domain::ids::EventId;
+use crate::domain::words::quoted;
 use crate::ops::apply::{Books, Cause, to_json};
 use crate::ops::facts;
 use crate::ops::ingest::{Errand, Stored, meta_of, stored};
@@ -32,7 +33,7 @@ pub struct Dismissed {
 #[derive(Debug, Error)]
 pub enum DismissError {
     /// No such events.
-    #[error("there is no event {0}; nothing is dismissed; `billingd events list` shows the newest")]
+    #[error("there is no event {}; nothing is dismissed; `billingd events list` shows the newest", quoted(.0))]
     Unknown(String),
     /// The reason is for the audit log.
     #[error("the reason is empty; give --reason a text for the audit log; nothing is dismissed")]

@@ -1,14 +1,19 @@
 //! What a person does about a finding.
 
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::clock::UnixMillis;
+use crate::domain::decide;
 use crate::domain::reconcile::Kind;
 use crate::ops::apply::to_json;
 use crate::store::audit::{self, Record};
 use crate::store::findings::{self, FindingRow};
 use crate::store::{Desk, StoreError};
+
+/// So many bytes of a hash tell findings apart.
+const DIGEST_BYTES: usize = 16;
 
 /// Why a finding was not acknowledged.
 #[derive(Debug, Error)]
@@ -19,6 +24,9 @@ pub enum AcknowledgeError {
     /// What it told is gone.
     #[error("finding {0} is resolved: what it told is gone, and nothing is left to acknowledge")]
     Resolved(i64),
+    /// Since it was shown, something else was seen of its subject, or somebody else acknowledged it.
+    #[error("finding {0} is not what the page showed any more, and nothing was done; look at it as it is now")]
+    Changed(i64),
     /// The reason is empty.
     #[error("a reason is needed, so that others can see why it is left as it is")]
     NoReason,
@@ -37,13 +45,15 @@ struct Detail<'a> {
 }
 
 /// Lets a finding be, for a reason: it counts no more until something else is seen of its subject. Acknowledging again
-/// changes the reason.
+/// changes the reason. `seen` is the [`digest`] of what was shown, where a person decides by what a page shows: then
+/// only that is acknowledged.
 ///
 /// # Errors
 /// [`AcknowledgeError`]; then nothing changed.
 pub fn acknowledge(
     desk: &mut impl Desk,
     id: i64,
+    seen: Option<&str>,
     reason: &str,
     operator: &str,
     now: UnixMillis,
@@ -52,10 +62,14 @@ pub fn acknowledge(
     if reason.is_empty() {
         return Err(AcknowledgeError::NoReason);
     }
-    let held = desk.write(move |transaction| {
-        let Some(held) = findings::find(transaction, id)? else { return Ok(None) };
+    let seen = seen.map(str::to_owned);
+    desk.write(move |transaction| {
+        let Some(held) = findings::find(transaction, id)? else { return Ok(Err(AcknowledgeError::Unknown(id))) };
         if held.status == "resolved" {
-            return Ok(Some(held));
+            return Ok(Err(AcknowledgeError::Resolved(id)));
+        }
+        if seen.is_some_and(|seen| seen != digest(&held)) {
+            return Ok(Err(AcknowledgeError::Changed(id)));
         }
         findings::acknowledge(transaction, id, &reason)?;
         let (before, after) = (held.status.as_str(), "acknowledged");
@@ -69,13 +83,21 @@ pub fn acknowledge(
             detail: &detail,
         };
         audit::append(transaction, audit::head(transaction)?, &record)?;
-        findings::find(transaction, id)
-    })?;
-    match held {
-        None => Err(AcknowledgeError::Unknown(id)),
-        Some(held) if held.status == "resolved" => Err(AcknowledgeError::Resolved(id)),
-        Some(held) => Ok(held),
+        Ok(findings::find(transaction, id)?.ok_or(AcknowledgeError::Unknown(id)))
+    })?
+}
+
+/// What a person sees of a finding, in short: another one where that has changed.
+#[must_use]
+pub fn digest(row: &FindingRow) -> String {
+    let seen = [Some(&row.kind), Some(&row.subject), row.expected.as_ref(), row.actual.as_ref(), Some(&row.status)];
+    let mut hash = Sha256::new();
+    for text in seen {
+        // The length keeps texts apart that only together are the same.
+        let length = text.map_or_else(|| "-".to_owned(), |text| text.len().to_string());
+        hash.update(format!("{length}:{}", text.map_or("", String::as_str)));
     }
+    base16ct::lower::encode_string(&hash.finalize()[..DIGEST_BYTES])
 }
 
 /// A finding with the command that sets right what it tells.
@@ -94,6 +116,9 @@ impl Advised {
     pub fn new(row: FindingRow) -> Self {
         let command = match Kind::parse(&row.kind) {
             Some(kind) => kind.remedy(&row.subject, row.event_id.as_deref()),
+            None if row.kind == decide::SHARED_REFERENCE => {
+                format!("billingd accounts reference {} REFERENCE --reason TEXT", row.subject)
+            }
             None => format!("billingd findings acknowledge {} --reason TEXT", row.finding_id),
         };
         Self { row, command }

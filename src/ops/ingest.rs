@@ -573,6 +573,11 @@ fn account_of(event: &Event) -> Option<&AccountId> {
 }
 
 fn refused_by_database(error: &StoreError) -> Failure {
+    if error.is_too_large() {
+        let help = "nothing of this event is applied; bring the balances of its account into a sane range with \
+                    `billingd accounts adjust`, then replay the event";
+        return Failure { code: "amount_too_large", message: format!("{error}; {help}") };
+    }
     Failure {
         code: "refused_by_database",
         message: format!("{error}; nothing of this event is applied; run `billingd verify`, then replay the event"),

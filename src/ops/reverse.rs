@@ -7,7 +7,7 @@ use crate::domain::grant::GrantLine;
 use crate::domain::ids::AccountId;
 use crate::ops::apply::{Books, Cause};
 use crate::store::StoreError;
-use crate::store::ledger::{self, Entry, Held, Posted};
+use crate::store::ledger::{self, Entry, Held, Posted, UnitHeld};
 
 impl Books<'_> {
     /// Posts the reversal of an entry under the event of `cause`. A unit that was taken back before is reversed by 0:
@@ -18,8 +18,7 @@ impl Books<'_> {
             problem: error.to_string(),
         })?;
         let (fact, root) = (Fact::reversal(held.entry_id), Fact::stored(&held.root));
-        let lines: Vec<GrantLine> =
-            held.units.iter().map(|held| GrantLine::plain(held.unit.clone(), -held.standing)).collect();
+        let lines = held.units.iter().map(|of| reversal_of(held, of)).collect::<Result<Vec<_>, _>>()?;
         let (source, at) = (cause.event.id, self.now / 1000);
         let entry = Entry { account: &account, kind: "reversal", fact: &fact, root: &root, source, at };
         let posted = ledger::reverse(self.connection, &entry, held.entry_id, &lines)?;
@@ -28,6 +27,14 @@ impl Books<'_> {
         self.audit(cause, "reversal", account.as_str(), &detail)?;
         Ok(posted)
     }
+}
+
+fn reversal_of(held: &Held, of: &UnitHeld) -> Result<GrantLine, StoreError> {
+    let amount = of
+        .standing
+        .checked_neg()
+        .ok_or_else(|| StoreError::TooLarge { account: held.account_id.clone(), unit: of.unit.clone() })?;
+    Ok(GrantLine::plain(of.unit.clone(), amount))
 }
 
 #[derive(Serialize)]

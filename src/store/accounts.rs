@@ -29,8 +29,9 @@ pub(crate) fn held_from_row(row: &Row<'_>) -> rusqlite::Result<AccountHeld> {
     let strength: i64 = row.get("reference_strength")?;
     let at: Option<UnixSeconds> = row.get("reference_at")?;
     Ok(AccountHeld {
-        reference: reference.map(|text| Reference {
-            text,
+        // Where an operator took it away there is a strength without a text.
+        reference: (strength > 0).then(|| Reference {
+            text: reference.unwrap_or_default(),
             strength: strength_of(strength),
             at: at.unwrap_or_default(),
         }),
@@ -82,7 +83,7 @@ pub fn open(connection: &Connection, account: &AccountId) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Sets the user's own id; opens the account if need be.
+/// Sets the user's own id, or takes it away if the text is empty; opens the account if need be.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -90,7 +91,7 @@ pub fn set_reference(connection: &Connection, account: &AccountId, reference: &R
     connection
         .prepare_cached(
             "INSERT INTO accounts (account_id, reference, reference_strength, reference_at)
-             VALUES (:account, :reference, :strength, :at)
+             VALUES (:account, nullif(:reference, ''), :strength, :at)
              ON CONFLICT (account_id) DO UPDATE SET
                  reference = excluded.reference, reference_strength = excluded.reference_strength,
                  reference_at = excluded.reference_at",
@@ -127,7 +128,10 @@ pub fn namesake(connection: &Connection, reference: &str, but: &AccountId) -> Re
         .optional()?)
 }
 
-/// The accounts that an id or a reference names: at most one by id, else all with that reference.
+/// The accounts that an id or a reference names: at most one by id, else those with the best claim to that reference.
+///
+/// A live account is before a deleted one, and the stronger source before the weaker, so that nobody who may choose a
+/// reference can lock out whom the merchant gave it. `v_references` holds the same for whoever reads by SQL.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -135,8 +139,10 @@ pub fn named(connection: &Connection, name: &str) -> Result<Vec<AccountId>, Stor
     let mut statement = connection.prepare_cached(
         "SELECT account_id FROM accounts WHERE account_id = :name
          UNION ALL
-         SELECT account_id FROM accounts
-         WHERE reference = :name AND NOT EXISTS (SELECT 1 FROM accounts WHERE account_id = :name)
+         SELECT account_id
+         FROM (SELECT account_id, rank() OVER (ORDER BY deleted_at IS NOT NULL, reference_strength DESC) AS place
+               FROM accounts WHERE reference = :name)
+         WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM accounts WHERE account_id = :name)
          ORDER BY 1",
     )?;
     let rows = statement.query_map(named_params! { ":name": name }, |row| row.get("account_id"))?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
+use rusqlite::types::Type;
 use thiserror::Error;
 
 /// An error of the store.
@@ -30,6 +31,14 @@ pub enum StoreError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A balance would not fit into 64 bits.
+    #[error("the balance of {account} in {unit} would be beyond what can be counted")]
+    TooLarge {
+        /// Whose.
+        account: String,
+        /// The unit.
+        unit: String,
+    },
     /// The writer is gone, or went down with this work.
     #[error("the writer does not take this; nothing of it is stored, try again")]
     Stopped,
@@ -56,8 +65,41 @@ impl StoreError {
                     | ErrorCode::ParameterOutOfRange
                     | ErrorCode::Unknown
             ),
-            Self::Sql(_) | Self::Damaged { .. } => false,
+            Self::Sql(_) | Self::Damaged { .. } | Self::TooLarge { .. } => false,
             Self::Pool(_) | Self::Unusable { .. } | Self::Stopped => true,
+        }
+    }
+
+    /// Amounts that do not fit into 64 bits: our own check of a balance, or SQLite's arithmetic. That refuses such a sum,
+    /// or goes on with a REAL, which no column of ours is.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        match self {
+            Self::TooLarge { .. } | Self::Sql(rusqlite::Error::InvalidColumnType(_, _, Type::Real)) => true,
+            Self::Sql(rusqlite::Error::SqliteFailure(_, Some(text))) => text == "integer overflow",
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn arithmetic_that_does_not_fit_is_told_from_other_errors() {
+        let connection = Connection::open_in_memory().unwrap();
+        for (sql, expected) in [
+            ("SELECT sum(column1) FROM (VALUES (9223372036854775807), (1))", true),
+            ("SELECT 9223372036854775807 + 1", true),
+            ("SELECT -column1 FROM (VALUES (-9223372036854775807 - 1))", true),
+            ("SELECT 'text'", false),
+            ("SELECT abs('x', 'y')", false),
+        ] {
+            let error = StoreError::Sql(connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_err());
+            assert_eq!((error.is_too_large(), error.is_environmental()), (expected, false), "{sql}: {error}");
         }
     }
 }

@@ -41,7 +41,8 @@ pub struct Posted {
 /// Writes an entry with its lines and moves the balances by the same amounts.
 ///
 /// # Errors
-/// [`StoreError::Sql`] (a constraint) when the fact or the event has an entry already, or a balance would not fit.
+/// [`StoreError::Sql`] (a constraint) when the fact or the event has an entry already; [`StoreError::TooLarge`] when a
+/// balance would not fit.
 pub fn post(connection: &Connection, entry: &Entry<'_>, lines: &[GrantLine]) -> Result<Vec<Posted>, StoreError> {
     post_reversing(connection, entry, None, lines)
 }
@@ -49,7 +50,7 @@ pub fn post(connection: &Connection, entry: &Entry<'_>, lines: &[GrantLine]) -> 
 /// Writes an entry that reverses another one; see [`post`].
 ///
 /// # Errors
-/// [`StoreError::Sql`], also when the other entry is reversed already.
+/// As [`post`], also when the other entry is reversed already.
 pub fn reverse(
     connection: &Connection,
     entry: &Entry<'_>,
@@ -101,14 +102,16 @@ fn post_line(
         })?;
     // Not RETURNING, which builds a table of its own each time and makes SQLite guard the statement with a journal.
     let before = balance(connection, entry.account, &line.unit)?;
+    let after = before
+        .checked_add(line.amount)
+        .ok_or_else(|| StoreError::TooLarge { account: entry.account.to_string(), unit: line.unit.clone() })?;
     connection
         .prepare_cached(
             "INSERT INTO balances (account_id, unit, balance) VALUES (:account, :unit, :amount)
              ON CONFLICT (account_id, unit) DO UPDATE SET balance = balance + excluded.balance",
         )?
         .execute(named_params! { ":account": entry.account, ":unit": line.unit, ":amount": line.amount })?;
-    // STRICT refuses a sum that does not fit, as a REAL in an INTEGER column.
-    Ok(Posted { unit: line.unit.clone(), amount: line.amount, before, after: before.wrapping_add(line.amount) })
+    Ok(Posted { unit: line.unit.clone(), amount: line.amount, before, after })
 }
 
 /// An entry with one of its lines, as it was posted.

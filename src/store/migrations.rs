@@ -12,6 +12,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0002_alerts.sql"),
     include_str!("../../migrations/0003_newest.sql"),
     include_str!("../../migrations/0004_told_at.sql"),
+    include_str!("../../migrations/0005_references.sql"),
 ];
 
 /// The schema that this build writes.

@@ -155,3 +155,24 @@ fn a_balance_beyond_what_can_be_counted_is_refused() {
     assert_eq!(billing.stripe_sends(&event).short(), "500 failed", "a grant, too");
     assert_eq!(billing.row("SELECT balance FROM v_balances WHERE unit = 'usd'"), i64::MAX.to_string());
 }
+
+#[test]
+fn an_event_that_a_balance_has_no_room_for_fails_alone_and_says_what_to_do() {
+    let billing = spawn();
+    let paid = |number: usize| {
+        let (id, invoice) = (format!("evt_{number}"), format!("in_{number}"));
+        billing.stripe_sends(&invoice_paid(Shape::New, &id, &invoice, "cus_1", 100)).short()
+    };
+    assert_eq!(paid(1), "200 completed applied");
+    let mut connection = beside(&billing);
+    let fill = |key: &str, amount| Adjustment { unit: "usd".into(), ..gives("cus_1", amount, key) };
+    does(&mut connection, &fill("k1", i64::MAX - 100), "op_1").expect("as much as there is room for");
+    assert_eq!(paid(2), "500 failed");
+    let told = billing.row("SELECT error_code, last_error FROM v_events WHERE event_id = 'evt_2'");
+    assert!(told.starts_with("amount_too_large|the balance of cus_1 in usd"), "{told}");
+    assert!(told.contains("billingd accounts adjust") && !told.contains("database"), "{told}");
+    assert_eq!(billing.row("SELECT CAST(balance AS TEXT) FROM v_balances"), i64::MAX.to_string());
+    does(&mut connection, &fill("k2", -100), "op_2").expect("room again");
+    assert_eq!(paid(2), "200 completed applied");
+    assert_eq!(billing.violations(), Vec::<String>::new());
+}

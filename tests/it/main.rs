@@ -30,6 +30,7 @@ mod page;
 mod private;
 mod reap;
 mod reconcile;
+mod references;
 mod repair;
 mod repair_subscription;
 mod replay;

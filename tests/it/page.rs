@@ -245,6 +245,50 @@ fn unknown_ids_and_odd_filters_are_pages_too() {
     }
 }
 
+#[test]
+fn a_reference_of_several_accounts_names_them() {
+    let billing = open_to_all().spawn();
+    for id in ["cus_1", "cus_2"] {
+        let customer = json!({ "id": id, "object": "customer", "metadata": { "account_id": "shared" } });
+        billing.stripe_sends(&event(Shape::New, &format!("evt_{id}"), "customer.created", customer));
+    }
+    let session = Session::begin(&billing);
+    let entry = [("amount", "-1"), ("unit", "credits"), ("reason", "x"), ("key", "k")];
+    for answer in [session.gets("/accounts/shared"), session.posts("/accounts/shared/adjust", &entry)] {
+        assert_eq!(answer.status, 409);
+        assert!(text(&answer).contains("cus_1, cus_2"), "{answer:?}");
+    }
+    assert_eq!(session.gets("/accounts/nobody").status, 404);
+    assert_eq!(billing.rows("SELECT 1 FROM v_ledger"), [""; 0]);
+}
+
+#[test]
+fn what_somebody_else_wrote_is_no_command_to_copy() {
+    let billing = open_to_all().spawn();
+    let id = "evt_` rm -rf / `";
+    let told = json!({ "id": "cus_1`a`", "object": "customer", "metadata": { "account_id": "u`b`" } });
+    billing.stripe_sends(&event(Shape::New, id, "customer.created", told));
+    billing.somebody_runs("UPDATE events SET reason = 'for `c`', outcome = 'ignored', dismissed = 1");
+    let session = Session::begin(&billing);
+    let here = format!("/events/{}", encoded(id).replace('+', "%20"));
+    let entry = [("amount", "-1"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
+    session.does("/accounts/cus_1%60a%60/adjust", &entry);
+    let again = [("amount", "-2"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
+    let pages = [
+        session.posts("/accounts/cus_1%60a%60/adjust", &again),
+        session.posts("/accounts/none%60f%60/adjust", &again),
+        session.gets("/accounts/none%60f%60"),
+        session.gets("/events/none%60f%60"),
+        session.posts(&format!("{here}/try"), &[]),
+    ];
+    for page in pages {
+        let page = text(&page);
+        for stranger in ["a", "b", "c", "d", "e", "f", " rm -rf / "] {
+            assert!(!page.contains(&format!("<code>{stranger}</code>")), "{stranger}: {page}");
+        }
+    }
+}
+
 /// An event that fails for now, in books that sell nothing of what it is about.
 fn with_a_failed_event() -> Billing {
     let billing = open_to_all().toml("[[price]]\nid = \"price_other\"\n[credits]\nbasis = \"catalogue\"\n").spawn();
@@ -352,7 +396,8 @@ fn a_finding_is_acknowledged_with_a_reason() {
     assert!(session.page("/").contains("1 open finding"));
     assert_eq!(session.posts("/findings/1/acknowledge", &[]).status, 422);
     assert_eq!(session.posts("/findings/2/acknowledge", &[("reason", "x")]).status, 409);
-    let page = session.does("/findings/1/acknowledge", &[("reason", "paid in cash")]);
+    let seen = value_of(&session.page("/findings"), "seen");
+    let page = session.does("/findings/1/acknowledge", &[("reason", "paid in cash"), ("seen", &seen)]);
     assert!(page.contains("is acknowledged") && page.contains("None is open"), "{page}");
     assert!(session.page("/findings?status=acknowledged").contains("paid in cash"));
     let audit = billing.rows("SELECT actor, subject FROM v_audit WHERE action = 'finding.acknowledge'");
@@ -375,6 +420,35 @@ fn a_finding_leads_to_the_account_of_its_invoice() {
         assert!(page.contains("1: <bdi>surplus_credit</bdi>"), "{page}");
     }
     assert!(session.page("/audit").contains("<a href=\"/accounts/cus_1\">"));
+}
+
+#[test]
+fn a_finding_that_is_another_by_now_is_not_acknowledged() {
+    for (change, is_seen_anew) in [
+        ("kind = 'surplus_credit'", true),
+        ("subject = 'in_2'", true),
+        ("expected = 'nothing'", true),
+        ("actual = '4000 usd'", true),
+        ("actual = NULL", true),
+        ("status = 'acknowledged', reason = 'somebody else''s'", true),
+        ("last_seen_at = last_seen_at + 60", false),
+    ] {
+        let billing = open_to_all().spawn();
+        billing.somebody_runs(&format!(
+            "INSERT INTO findings (kind, subject, expected, actual, status, first_seen_at, last_seen_at)
+             VALUES ('missing_grant', 'in_1', 'a grant', '20 usd', 'open', {NOW}, {NOW})"
+        ));
+        let session = Session::begin(&billing);
+        let seen = value_of(&session.page("/findings"), "seen");
+        billing.somebody_runs(&format!("UPDATE findings SET {change}"));
+        let before = billing.rows("SELECT * FROM v_findings");
+        let answer = session.posts("/findings/1/acknowledge", &[("reason", "paid in cash"), ("seen", &seen)]);
+        assert_eq!(answer.status, if is_seen_anew { 409 } else { 303 }, "{change}");
+        if is_seen_anew {
+            assert_eq!(billing.rows("SELECT * FROM v_findings"), before, "{change}");
+            assert!(text(&answer).contains("is not what the page showed"), "{answer:?}");
+        }
+    }
 }
 
 #[test]

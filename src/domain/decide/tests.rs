@@ -926,7 +926,7 @@ fn a_name_of_two_accounts_is_a_finding() {
     let finding = Finding {
         kind: "shared_reference",
         subject: "cus_1".into(),
-        expected: "one live account for each reference".into(),
+        expected: "one live account for each reference: give the wrong one its own, or '' for none".into(),
         actual: "cus_2 has the reference user-1 as well".into(),
     };
     assert_eq!(completion.effects, [Effect::SetReference(account(), reference), Effect::OpenFinding(finding)]);

@@ -14,6 +14,7 @@ use super::parts::{
 use super::shell::{Frame, answer, to_the_story};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
+use crate::domain::words::quoted;
 use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError, Adjustment};
 use crate::ops::fresh;
@@ -118,7 +119,15 @@ async fn post(
 }
 
 fn unknown(id: &str) -> Fault {
-    Fault::not_found(format!("there is no account {id}"))
+    Fault::not_found(format!("there is no account {}", quoted(id)))
+}
+
+/// The name is nobody's, or that of several.
+fn not_one(error: AdjustError) -> Fault {
+    match error {
+        AdjustError::AmbiguousAccount { .. } => Fault::conflict(error.to_string()),
+        _ => Fault::not_found(error.to_string()),
+    }
 }
 
 async fn page(
@@ -133,9 +142,9 @@ async fn page(
     let told = read(private, move |connection| match adjust::find_account(connection, &asked) {
         Ok(account) => Ok(Ok(story::of_account(connection, account.as_str(), TOLD)?)),
         Err(AdjustError::Store(error)) => Err(error),
-        Err(unknown) => Ok(Err(unknown)),
+        Err(error) => Ok(Err(error)),
     });
-    let story = told.await?.map_err(|unknown| Fault::not_found(unknown.to_string()))?;
+    let story = told.await?.map_err(not_one)?;
     let Some(mut story) = story else { return Err(unknown(&id)) };
     // On a page the newest stands first.
     story.entries.reverse();

@@ -9,11 +9,13 @@ use super::books::{errand, read, write};
 use super::fault::Fault;
 use super::parts::{
     Field, account, code, command, event as event_link, facts, moment, nothing, or_dash, path, sentence, table, text,
+    told,
 };
 use super::shell::{Frame, answer, to_the_story};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::domain::ids::EventId;
+use crate::domain::words::quoted;
 use crate::http::private::{Operator, Private};
 use crate::ops::dismiss::{self, DismissError};
 use crate::ops::replay::{self, How, Replayed};
@@ -153,7 +155,7 @@ fn known(id: &str) -> Result<EventId, Fault> {
 }
 
 fn unknown(id: &str) -> Fault {
-    Fault::not_found(format!("there is no event {id}"))
+    Fault::not_found(format!("there is no event {}", quoted(id)))
 }
 
 async fn require(private: &web::Data<Private>, id: &EventId) -> Result<(), Fault> {
@@ -275,7 +277,7 @@ fn rehearsal(rehearsed: &Replayed, now: UnixSeconds) -> Markup {
     html! {
         section.card aria-labelledby="rehearsal" {
             h2 id="rehearsal" { "Trial: " (rehearsed.end.words(true)) }
-            @if let Some(why) = &rehearsed.why { p { (sentence(why)) } }
+            @if let Some(why) = &rehearsed.why { p { (told(why)) } }
             @if !posted.is_empty() { h3 { "Entries" } (entries(posted, now)) }
             @if !changes.is_empty() { h3 { "Changes of tier" } (tier_changes(changes, now)) }
             @if !rows.is_empty() { h3 { "Audit" } (audit::table_of(rows, now)) }

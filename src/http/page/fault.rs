@@ -25,6 +25,11 @@ impl Fault {
         Self { status: StatusCode::NOT_FOUND, title: "Not found", detail: detail.into() }
     }
 
+    /// The request may mean several things.
+    pub(super) fn conflict(detail: impl Into<String>) -> Self {
+        Self { status: StatusCode::CONFLICT, title: "More than one", detail: detail.into() }
+    }
+
     /// The request makes no sense.
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, title: "Not understood", detail: detail.into() }

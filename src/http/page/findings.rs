@@ -56,6 +56,9 @@ pub(super) async fn show(
 pub(super) struct Acknowledged {
     #[serde(default)]
     reason: String,
+    /// The digest of the finding that the page showed.
+    #[serde(default)]
+    seen: String,
 }
 
 pub(super) async fn acknowledge(
@@ -65,17 +68,18 @@ pub(super) async fn acknowledge(
     form: web::Form<Acknowledged>,
 ) -> Result<HttpResponse, Fault> {
     let now = (private.clock)();
-    let (id, reason, name) = (id.into_inner(), form.into_inner().reason, operator.name.clone());
+    let (id, name) = (id.into_inner(), operator.name.clone());
+    let Acknowledged { reason, seen } = form.into_inner();
     let frame = Frame { operator, now: now / 1000 };
     let given = reason.clone();
-    let done = write(&private, move |desk| ops::findings::acknowledge(desk, id, &given, &name, now)).await?;
-    match done {
+    let acknowledge = move |desk: &mut _| ops::findings::acknowledge(desk, id, Some(&seen), &given, &name, now);
+    match write(&private, acknowledge).await? {
         Ok(_) => Ok(to_the_story("/findings", "acknowledged")),
         Err(AcknowledgeError::Store(error)) => Err(error.into()),
         Err(error @ AcknowledgeError::Unknown(_)) => Err(Fault::not_found(error.to_string())),
         Err(error) => {
             let status = match error {
-                AcknowledgeError::Resolved(_) => StatusCode::CONFLICT,
+                AcknowledgeError::Resolved(_) | AcknowledgeError::Changed(_) => StatusCode::CONFLICT,
                 _ => StatusCode::UNPROCESSABLE_ENTITY,
             };
             let listed = list(&private, "open").await?;
@@ -128,6 +132,7 @@ fn one(finding: &Advised, refused: Option<&Refused<'_>>, frame: &Frame) -> Marku
             @if row.status != "resolved" {
                 form method="post" action=(path(&["findings", &row.finding_id.to_string(), "acknowledge"])) {
                     (frame.csrf())
+                    input type="hidden" name="seen" value=(ops::findings::digest(row));
                     (Field {
                         name: "reason",
                         label: "Let it be, because",

@@ -84,11 +84,16 @@ pub(super) fn code(value: &str) -> Markup {
     html! { code { (text(value)) } }
 }
 
-/// Our own sentence, whose commands stand between backquotes. What it quotes may come from outside.
+/// As much of a text from outside as of a sentence.
+pub(super) fn told(value: &str) -> Markup {
+    shortened(value, SENTENCE_CHARS_MAX)
+}
+
+/// Our own sentence, whose commands stand between backquotes. What it quotes from outside has none of them (`quoted`).
 pub(super) fn sentence(value: &str) -> Markup {
     html! {
         @for (index, part) in value.split('`').enumerate() {
-            @if index % 2 == 1 { (command(part)) } @else { (shortened(part, SENTENCE_CHARS_MAX)) }
+            @if index % 2 == 1 { (command(part)) } @else { (told(part)) }
         }
     }
 }

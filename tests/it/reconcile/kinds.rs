@@ -326,7 +326,7 @@ fn silence_of_the_webhooks() {
     assert_eq!(site.finds(), ["silence /webhooks/stripe"], "an endpoint that wants it did not get it");
     assert_eq!(site.rows("SELECT actual FROM v_findings WHERE kind = 'silence'"), [format!("none since {NOW}")]);
     assert_eq!(site.condition("silence"), ["Stripe has 1 event for us, and has delivered nothing for 2d 0h"]);
-    acknowledge(&mut site.connection, 1, "the proxy is moved today", "ann", NOW * 1000).unwrap();
+    acknowledge(&mut site.connection, 1, None, "the proxy is moved today", "ann", NOW * 1000).unwrap();
     site.has(at("evt_4", "customer.updated", NOW + DAY + 1));
     site.now += 60;
     assert_eq!(site.finds(), NOTHING, "the same silence, one event longer");
@@ -371,7 +371,7 @@ fn a_gap_that_stripe_has_forgotten() {
     assert_eq!(site.finds(), gap);
     site.now += DAY;
     assert_eq!(site.finds(), gap, "the events are as lost as before");
-    acknowledge(&mut site.connection, 1, "looked through the logs", "ann", site.now * 1000).unwrap();
+    acknowledge(&mut site.connection, 1, None, "looked through the logs", "ann", site.now * 1000).unwrap();
     assert_eq!(site.finds(), NOTHING);
     site.now += 31 * DAY;
     assert_eq!(site.finds(), gap, "another gap");
@@ -394,9 +394,9 @@ fn what_is_acknowledged_stays_so_until_it_is_something_else() {
     site.hears([&subscribed("active", "price_basic")]);
     site.has(subscription("sub_1", "active", "price_pro"));
     assert_eq!(site.finds(), ["subscription_tier sub_1"]);
-    let refused = acknowledge(&mut site.connection, 1, " ", "ann", NOW * 1000);
+    let refused = acknowledge(&mut site.connection, 1, None, " ", "ann", NOW * 1000);
     assert_eq!(refused.unwrap_err().to_string(), "a reason is needed, so that others can see why it is left as it is");
-    acknowledge(&mut site.connection, 1, "agreed by phone", "ann", NOW * 1000).unwrap();
+    acknowledge(&mut site.connection, 1, None, "agreed by phone", "ann", NOW * 1000).unwrap();
     assert_eq!(site.finds(), NOTHING);
     let row = "SELECT status, reason FROM v_findings";
     assert_eq!(site.rows(row), ["acknowledged|agreed by phone"]);
@@ -411,7 +411,7 @@ fn what_is_acknowledged_stays_so_until_it_is_something_else() {
     site.fake.remove("sub_1");
     site.has(subscription("sub_1", "active", "price_team"));
     assert_eq!(site.finds(), NOTHING);
-    let error = acknowledge(&mut site.connection, 1, "late", "ann", NOW * 1000).unwrap_err();
+    let error = acknowledge(&mut site.connection, 1, None, "late", "ann", NOW * 1000).unwrap_err();
     assert!(error.to_string().contains("is resolved"), "{error}");
 }
 
@@ -421,7 +421,7 @@ fn what_is_acknowledged_is_told_again_when_stripes_side_changes() {
     site.hears([&subscribed("active", "price_basic")]);
     site.has(subscription("sub_1", "past_due", "price_basic"));
     assert_eq!(site.finds(), ["subscription_state sub_1"]);
-    acknowledge(&mut site.connection, 1, "they pay tomorrow", "ann", NOW * 1000).unwrap();
+    acknowledge(&mut site.connection, 1, None, "they pay tomorrow", "ann", NOW * 1000).unwrap();
     assert_eq!(site.finds(), NOTHING);
     site.has(subscription("sub_1", "canceled", "price_basic"));
     assert_eq!(site.finds(), ["subscription_state sub_1"]);
