@@ -95,6 +95,8 @@ fn deliveries_are_counted_by_what_became_of_them() {
             ("billingd_deliveries_by_type_total{type=\"other\"}", "1"),
             ("billingd_deliveries_refused_total{reason=\"signature_missing\"}", "1"),
             ("billingd_deliveries_refused_total{reason=\"signature_malformed\"}", "1"),
+            ("billingd_deliveries_refused_total{reason=\"signature_mismatch\"}", "0"),
+            ("billingd_private_refused_total{reason=\"csrf\"}", "0"),
             ("billingd_private_refused_total{reason=\"token_unknown\"}", "1"),
             ("billingd_delivery_duration_seconds_count", "9"),
             ("billingd_delivery_duration_seconds_bucket{le=\"+Inf\"}", "9"),
