@@ -32,8 +32,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let server = tokio::spawn(server);
     loop {
         tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
-            _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+            _ = terminate.recv() => tracing::info!("SIGTERM: finishing what runs"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: finishing what runs"),
             _ = hang_up.recv() => {
                 tracing::warn!("SIGHUP changes nothing: restart billingd to read the config again");
                 continue;

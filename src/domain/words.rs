@@ -21,6 +21,12 @@ pub fn age(seconds: i64) -> String {
     }
 }
 
+/// How long ago that was, in seconds.
+#[must_use]
+pub fn ago(seconds: i64) -> String {
+    if seconds < 1 { "just now".to_owned() } else { format!("{} ago", age(seconds)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +47,6 @@ mod tests {
         ] {
             assert_eq!(age(seconds), words);
         }
+        assert_eq!((ago(0), ago(60)), ("just now".to_owned(), "1m ago".to_owned()));
     }
 }

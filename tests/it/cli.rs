@@ -380,7 +380,7 @@ fn dismiss_needs_a_reason_and_known_events() {
     let ran = serving.run(&["events", "dismiss", "evt_1", "evt_3", "--reason", "another shop"]);
     check(&ran, 0, &["evt_1  invoice.paid  dismissed", "evt_3  invoice.paid  was completed before as applied"]);
     check(&serving.run(&["events", "show", "evt_1"]), 0, &["dismissed    by a person", "reason       another shop"]);
-    check(&serving.run(&["events", "replay", "evt_1"]), 0, &["dismissed, not run again", "--dismissed"]);
+    check(&serving.run(&["events", "replay", "evt_1"]), 0, &["not run: dismissed (another shop)", "--dismissed"]);
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn what_is_wrong_with_the_books_is_told() {
                     ('silence', '/', 'resolved', 0, 0)"
             ),
             None,
-            &["findings: 2 open findings (2 credit_note), the first seen 0s ago"],
+            &["findings: 2 open findings (2 credit_note), first seen just now"],
         ),
         ("UPDATE findings SET status = 'acknowledged' WHERE kind = 'credit_note'".to_owned(), None, &[]),
         (
