@@ -74,8 +74,8 @@ fn render(written: &Written) -> String {
     format!(
         "wrote {} (mode 0600: it holds three fresh admin tokens)\n\n\
          next:\n\
-         \x20 1. before the first start: test mode instead of real money? set `livemode = false` under [stripe]; and set\n\
-         \x20    `path` under [database] to an absolute one, or always start in the same folder\n\
+         \x20 1. before the first start: test mode instead of real money? set `livemode = false` under [stripe];\n\
+         \x20    and set `path` under [database] to an absolute one, or always start in the same folder\n\
          \x20 2. at Stripe, point a webhook endpoint at https://YOUR-HOST/webhooks/stripe with the types that\n\
          \x20    `billingd events types` lists; at home:\n\
          \x20    stripe listen --all-snapshot --forward-to 127.0.0.1:8787/webhooks/stripe\n\

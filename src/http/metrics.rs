@@ -67,9 +67,21 @@ fn traffic(private: &Private, text: &mut Exposition) {
     let help = "Authentic deliveries by the type of their event.";
     text.labelled("billingd_deliveries_by_type_total", Kind::Counter, help, "type", deliveries.by_type());
     let help = "Deliveries of which nothing was stored, by reason.";
-    text.labelled("billingd_deliveries_refused_total", Kind::Counter, help, "reason", public.rejections.counts(&UNDELIVERED));
+    text.labelled(
+        "billingd_deliveries_refused_total",
+        Kind::Counter,
+        help,
+        "reason",
+        public.rejections.counts(&UNDELIVERED),
+    );
     let help = "Requests to the private listener that were turned away, by reason.";
-    text.labelled("billingd_private_refused_total", Kind::Counter, help, "reason", private.refusals.counts(&TURNED_AWAY));
+    text.labelled(
+        "billingd_private_refused_total",
+        Kind::Counter,
+        help,
+        "reason",
+        private.refusals.counts(&TURNED_AWAY),
+    );
     let (up_to, sum_us) = deliveries.durations();
     let help = "How long authentic deliveries took, the commit included.";
     text.histogram("billingd_delivery_duration_seconds", help, &BOUNDS_US, &up_to, sum_us);

@@ -169,7 +169,7 @@ fn the_text_is_well_formed_and_names_nobody() {
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
     }
-    for private in ["evt_", "cus_", "in_", "sub_", "jane", "example.com", "op_", "stranger"] {
+    for private in ["evt_", "cus_", "\"in_", "sub_", "jane", "example.com", "op_", "stranger"] {
         let found = text
             .lines()
             .find(|line| !line.starts_with('#') && line.split('{').nth(1).is_some_and(|l| l.contains(private)));
