@@ -52,7 +52,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     handle.stop(true).await;
     server.await.context("the listener ended badly")?.context("the listener ended badly")?;
     service.drain().await?;
-    tracing::info!("drained; all that was answered is on disk");
+    tracing::info!("stopped; all that was answered is on disk");
     Ok(())
 }
 
