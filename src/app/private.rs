@@ -85,7 +85,7 @@ pub(super) fn start(
     let server = http::serve_private(Arc::new(private), listener, config.server.shutdown_grace / PHASES)?;
     let handle = server.handle();
     let task = tokio::spawn(server);
-    tracing::info!(listen = %address, "the private side is open to who has a token");
+    tracing::info!(listen = %address, "the private side is open to whoever has a token: http://{address}");
     Ok(Some(Running { address, handle, task }))
 }
 

@@ -214,9 +214,9 @@ fn adjust(arguments: &AdjustArguments, config: &Config, output: &Output) -> anyh
 }
 
 fn render_adjusted(adjusted: &Adjusted) -> String {
-    let done = if adjusted.new { "posted" } else { "was posted before, nothing changed" };
+    let (done, so) = if adjusted.new { ("posted", "") } else { ("was posted before", "nothing changed; ") };
     format!(
-        "{}: {done} as {}; balance {}\n",
+        "{}: {done} as {}; {so}balance {}\n",
         adjusted.account_id,
         adjusted.event_id,
         amount(adjusted.balance, &adjusted.unit)

@@ -9,7 +9,7 @@ use crate::domain::words::counted;
 use crate::ops::adopt::{self, Adopted, Place};
 use crate::store::files;
 
-use super::output::{Output, Table, plain};
+use super::output::{Output, plain};
 use super::progress::Progress;
 use super::{DONE, FOUND};
 
@@ -69,17 +69,15 @@ fn render(shown: &Shown<'_>) -> String {
         text.push_str(&format!("; left out, because they ended with a deleted customer: {}", adopted.left_out));
     }
     text.push_str("\n\n");
-    let done = if adopted.applied { "CHANGED" } else { "WOULD CHANGE" };
-    let mut table = Table::new(&[">", done]);
-    for (number, what) in [
-        (adopted.accounts_opened, "accounts, new"),
-        (adopted.references_set, "references"),
-        (adopted.subscriptions_changed, "subscriptions"),
-        (adopted.tiers_changed, "tiers of accounts"),
-    ] {
-        table.row(&[&number, &what]);
-    }
-    text.push_str(&table.render("nothing"));
+    let changes = [
+        (adopted.accounts_opened, "new account"),
+        (adopted.references_set, "new reference"),
+        (adopted.subscriptions_changed, "subscription"),
+        (adopted.tiers_changed, "tier"),
+    ]
+    .map(|(number, what)| counted(number, what));
+    let done = if adopted.applied { "changed" } else { "would change" };
+    text.push_str(&format!("{done}: {}\n", changes.join(", ")));
     text.push_str(&format!(
         "\nknown as they are at Stripe: {}; a webhook told something newer: {}\n",
         adopted.as_known, adopted.told_later

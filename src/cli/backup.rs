@@ -15,6 +15,7 @@ use super::DONE;
 use super::output::{Output, plain, size};
 
 pub(super) fn write(file: &Path, config: &Config, output: &Output) -> anyhow::Result<u8> {
+    anyhow::ensure!(!file.is_dir(), "{} is a folder; name a file in it", file.display());
     let written = backup::backup(&config.database.path, file, &Stop::default())?;
     let (path, now) = (std::path::absolute(file)?, clock::now());
     // Who may only read the database has a good backup all the same.

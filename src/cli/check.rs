@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::app;
-use crate::config::{Basis, Config, Price, Proration};
+use crate::config::{Basis, Config, Price, Proration, UnlistedPrice};
+use crate::domain::words::counted;
 use crate::store::reader::Reader;
 use crate::store::{StoreError, files, open};
 
@@ -19,7 +20,10 @@ struct Checked {
 
 pub(super) fn run(config: &Config, output: &Output) -> anyhow::Result<u8> {
     let mut problems = problems(config);
-    let mut notes = if config.stripe.api_key.is_none() { never_resolves(config) } else { Vec::new() };
+    let mut notes = doubtful(config);
+    if config.stripe.api_key.is_none() {
+        notes.extend(never_resolves(config));
+    }
     let path = &config.database.path;
     match database(config) {
         Err(error) => problems.push(error.to_string()),
@@ -80,6 +84,45 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     problems
 }
 
+/// What can be read, and is probably not what was meant.
+fn doubtful(config: &Config) -> Vec<String> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let mut notes = Vec::new();
+    for webhook in &config.webhooks {
+        let secrets = webhook.signing_secrets.iter().filter_map(|source| source.resolve(&environment).ok());
+        if secrets.into_iter().any(|secret| !secret.expose().starts_with("whsec_")) {
+            notes.push(format!(
+                "webhook {}: a signing secret does not begin with whsec_, as those of Stripe's endpoints do",
+                webhook.path
+            ));
+        }
+    }
+    let key = config.stripe.api_key.as_ref().and_then(|source| source.resolve(&environment).ok());
+    if let Some(is_live) = key.and_then(|key| is_live(key.expose()))
+        && is_live != config.stripe.livemode
+    {
+        let mode = if is_live { "live" } else { "test" };
+        let livemode = config.stripe.livemode;
+        notes.push(format!("[stripe] api_key is a key of {mode} mode, and livemode = {livemode}"));
+    }
+    if config.credits.basis == Basis::Catalogue
+        && config.prices.is_empty()
+        && config.credits.unlisted_price == UnlistedPrice::Fail
+    {
+        notes.push("basis is catalogue and no [[price]] is listed: every paid invoice will fail".to_owned());
+    }
+    notes
+}
+
+/// The mode of a key, where it tells.
+fn is_live(key: &str) -> Option<bool> {
+    let rest = key.strip_prefix("sk_").or_else(|| key.strip_prefix("rk_"))?;
+    if rest.starts_with("live_") {
+        return Some(true);
+    }
+    rest.starts_with("test_").then_some(false)
+}
+
 /// What stays pending for good as long as there is no key to ask Stripe with.
 pub(super) fn never_resolves(config: &Config) -> Vec<String> {
     let mut notes = vec![
@@ -119,16 +162,34 @@ fn prorations(config: &Config) -> Option<String> {
 fn render(checked: &Checked) -> String {
     let mut text = checked.config.clone();
     text.push('\n');
-    for problem in &checked.problems {
-        text.push_str(&format!("problem: {}\n", plain(problem)));
-    }
     for note in &checked.notes {
         text.push_str(&format!("note: {}\n", plain(note)));
     }
-    text.push_str(if checked.problems.is_empty() {
-        "ok: billingd would start\n"
-    } else {
-        "billingd would not start as it should\n"
-    });
+    for problem in &checked.problems {
+        text.push_str(&format!("problem: {}\n", plain(problem)));
+    }
+    match checked.problems.len() {
+        0 => text.push_str("ok: billingd would start\n"),
+        some => text.push_str(&format!("billingd would not start: {}\n", counted(some, "problem"))),
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_its_mode() {
+        for (key, live) in [
+            ("sk_live_x", Some(true)),
+            ("rk_live_x", Some(true)),
+            ("rk_test_x", Some(false)),
+            ("sk_test_x", Some(false)),
+            ("whsec_x", None),
+            ("sk_x_live_", None),
+        ] {
+            assert_eq!(is_live(key), live, "{key}");
+        }
+    }
 }

@@ -59,8 +59,8 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only events of this status
-    #[arg(long, value_parser = ["pending", "completed", "failed"])]
+    /// Only events of this status; dead letters are failed ones, too
+    #[arg(long, value_parser = ["pending", "completed", "failed", "dead_letter"])]
     status: Option<String>,
     /// Only events of this outcome
     #[arg(long, value_parser = ["applied", "no_effect", "stale", "ignored"])]
@@ -117,7 +117,7 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::
         limit: arguments.limit,
     };
     let rows = reader.read(|connection| events::list(connection, &filter))?;
-    if matches!(filter.status.as_deref(), Some("failed" | "pending")) && !rows.is_empty() {
+    if matches!(filter.status.as_deref(), Some("failed" | "pending" | "dead_letter")) && !rows.is_empty() {
         let groups = reader.read(|connection| unfinished::groups(connection, &filter))?;
         output.say(&format!("{}\n", render_groups(&groups, clock::now() / 1000)))?;
     }
@@ -145,11 +145,18 @@ fn render_list(rows: &[EventRow]) -> String {
             &row.kind,
             &status,
             &or_dash(row.outcome.as_deref()),
-            &or_dash(why.map(String::as_str)),
+            &or_dash(why.map(|why| shortened(why)).as_deref()),
             &row.duplicates,
         ]);
     }
     table.render("no events")
+}
+
+/// Short enough for a line; `events show` tells all.
+fn shortened(why: &str) -> String {
+    const CHARS_MAX: usize = 40;
+    let shown: String = why.chars().take(CHARS_MAX).collect();
+    if shown == why { shown } else { format!("{}…", shown.trim_end()) }
 }
 
 fn print_payload(id: &EventId, config: &Config) -> anyhow::Result<u8> {

@@ -17,9 +17,13 @@ use super::output::{Output, plain};
 
 const FILE_NAME: &str = "billingd.toml";
 
+/// Where the page answers, as the written configuration has it.
+const PAGE: &str = "http://127.0.0.1:8788/";
+
 #[derive(Debug, Serialize)]
 struct Written {
     config: PathBuf,
+    page: &'static str,
     next: Vec<String>,
 }
 
@@ -36,7 +40,7 @@ pub(super) fn run(folder: &Path, output: &Output) -> anyhow::Result<u8> {
         format!("billingd --config {shown} check"),
         format!("billingd --config {shown} serve"),
     ];
-    output.show(&Written { config: path.clone(), next }, render)?;
+    output.show(&Written { config: path.clone(), page: PAGE, next }, render)?;
     Ok(DONE)
 }
 
@@ -70,13 +74,16 @@ fn render(written: &Written) -> String {
     format!(
         "wrote {} (mode 0600: it holds three fresh admin tokens)\n\n\
          next:\n\
-         \x20 1. the signing secret of your endpoint at Stripe, or what `stripe listen --print-secret` prints; then start:\n\
-         {}\n\
-         \x20 2. test mode instead of real money? set `livemode = false` under [stripe] before the first start\n\
-         \x20 3. at Stripe, point a webhook endpoint at https://YOUR-HOST/webhooks/stripe with the types that\n\
+         \x20 1. before the first start: test mode instead of real money? set `livemode = false` under [stripe];\n\
+         \x20    and set `path` under [database] to an absolute one, or always start in the same folder\n\
+         \x20 2. at Stripe, point a webhook endpoint at https://YOUR-HOST/webhooks/stripe with the types that\n\
          \x20    `billingd events types` lists; at home:\n\
-         \x20    stripe listen --all-snapshot --forward-to 127.0.0.1:8787/webhooks/stripe\n",
+         \x20    stripe listen --all-snapshot --forward-to 127.0.0.1:8787/webhooks/stripe\n\
+         \x20 3. the endpoint's signing secret, or what `stripe listen --print-secret` prints; then start:\n\
+         {}\n\
+         \x20 4. the page for operators: {}, with the secret of the token \"ops\" in that file\n",
         plain(&written.config.display().to_string()),
         commands.join("\n"),
+        written.page,
     )
 }

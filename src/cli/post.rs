@@ -3,6 +3,7 @@
 //! Plain HTTP without a proxy and without redirects: for listeners on this machine only.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +81,9 @@ impl Poster {
                 // An answer that breaks off has told its status all the same.
                 let text = answer.with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
                 Answered::Told { status, words: words(&text) }
+            }
+            Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                Answered::Nothing(format!("nothing listens at {}; start `billingd serve`", self.url))
             }
             Err(error) => Answered::Nothing(format!("not delivered: {error}")),
         }

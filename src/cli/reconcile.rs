@@ -126,9 +126,10 @@ fn render(shown: &Shown) -> String {
 fn looked_at(counts: &Counts) -> String {
     let Counts { events, undelivered, missing, completed, pending, failed, .. } = counts;
     let mut text = format!(
-        "events       {events}, {undelivered} of them not delivered by Stripe; {missing} never came: {completed} \
-         completed, {pending} waiting, {failed} failed\n\
+        "events       {} at Stripe, {undelivered} of them not delivered; {missing} had never arrived here \
+         ({completed} completed, {pending} waiting, {failed} failed)\n\
          compared     {}, {}, {}, {}, {}\n",
+        counted(*events, "event"),
         counted(counts.subscriptions, "subscription"),
         counted(counts.invoices, "invoice"),
         counted(counts.checkouts, "checkout session"),

@@ -17,7 +17,7 @@ use crate::samples::{self, Sample};
 
 use super::output::{Output, Table, or_dash};
 use super::post::{self, Answered, Poster};
-use super::{DONE, FOUND, NOT_DONE};
+use super::{DONE, FOUND, NOT_DONE, values};
 
 #[derive(Debug, Args)]
 pub(super) struct SendArguments {
@@ -31,6 +31,9 @@ pub(super) struct SendArguments {
     /// Deliver so many at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
+    /// The samples' customer has this id of yours, as metadata of Stripe's carry it
+    #[arg(long, value_name = "ID", value_parser = values::text)]
+    reference: Option<String>,
     /// Post to this address of this machine instead of the configured listener
     #[arg(long, value_name = "URL")]
     to: Option<String>,
@@ -58,7 +61,8 @@ pub(super) fn run(arguments: &SendArguments, config: &Config, output: &Output) -
         );
     }
     let poster = poster(arguments.to.as_deref(), config)?;
-    let events = prepare(&arguments.events, config)?;
+    let story = Sample { reference: reference(arguments, config), ..story(config)? };
+    let events = prepare(&arguments.events, story)?;
     let times = usize::try_from(arguments.times)?;
     let bodies: Vec<&[u8]> =
         events.iter().flat_map(|event| std::iter::repeat_n(event.body.as_slice(), times)).collect();
@@ -139,8 +143,11 @@ fn loopback_url(text: &str, path: &str) -> anyhow::Result<String> {
     Ok(format!("http://{authority}{path}"))
 }
 
-fn prepare(events: &[String], config: &Config) -> anyhow::Result<Vec<Prepared>> {
-    let mut story = story(config)?;
+fn reference(arguments: &SendArguments, config: &Config) -> Option<(String, String)> {
+    arguments.reference.as_ref().map(|id| (config.accounts.metadata_key.clone(), id.clone()))
+}
+
+fn prepare(events: &[String], mut story: Sample) -> anyhow::Result<Vec<Prepared>> {
     events
         .iter()
         .zip(1..)

@@ -36,8 +36,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let server = tokio::spawn(server);
     loop {
         tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
-            _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+            _ = terminate.recv() => tracing::info!("SIGTERM: finishing what runs"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: finishing what runs"),
             _ = hang_up.recv() => {
                 tracing::warn!("SIGHUP changes nothing: restart billingd to read the config again");
                 continue;
@@ -56,7 +56,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     handle.stop(true).await;
     server.await.context("the listener ended badly")?.context("the listener ended badly")?;
     service.drain().await?;
-    tracing::info!("drained; all that was answered is on disk");
+    tracing::info!("stopped; all that was answered is on disk");
     Ok(())
 }
 

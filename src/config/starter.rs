@@ -1,7 +1,7 @@
 //! The configuration that `billingd init` writes.
 //!
 //! It is the documentation with every key switched off, so that later versions may still change their defaults, and
-//! with admin tokens of its own. It holds secrets: whoever writes it to a file sees to the file's mode.
+//! with admin tokens of its own, which are on. It holds secrets: whoever writes it to a file sees to the file's mode.
 
 use super::layers::DOCUMENTATION;
 use super::secret::Secret;
@@ -39,9 +39,9 @@ impl StarterTokens {
 #[must_use]
 pub fn starter(tokens: &StarterTokens) -> String {
     let mut text = String::from(
-        "# The configuration of this billingd, made by `billingd init`. The admin tokens in it are secrets: keep it\n\
-         # to its owner (chmod 600). The signing secret comes from the environment variable STRIPE_WEBHOOK_SECRET; a\n\
-         # [[webhook]] block below takes it from elsewhere.\n#\n",
+        "# The configuration of this billingd, made by `billingd init`: every key, switched off, but for three admin tokens,\n\
+         # which are on. They are secrets: keep this file to its owner (chmod 600). The signing secret comes from the\n\
+         # environment variable STRIPE_WEBHOOK_SECRET; a [[webhook]] block below takes it from elsewhere.\n#\n",
     );
     for line in DOCUMENTATION.lines().skip_while(|line| !line.starts_with(BEGINS_WITH)) {
         if line == "[database]" {

@@ -312,6 +312,7 @@ fn dev_needs_no_secret_from_the_environment() {
     assert_eq!(config.database.path.to_str(), Some("billingd-dev.db"));
     let [webhook] = config.webhooks.as_slice() else { panic!("one webhook") };
     assert!(webhook.signing_secrets[0].resolve(&env).unwrap().expose().starts_with("whsec_dev"));
+    assert_eq!(config.admin.tokens.len(), 3);
     assert!(config.admin.tokens.iter().all(|token| token.resolve(&env).is_ok()));
 }
 

@@ -6,7 +6,7 @@
 mod told;
 
 use crate::domain::event::UnixSeconds;
-use crate::domain::words::{age, counted, quoted};
+use crate::domain::words::{age, ago, counted, quoted};
 
 pub use told::{Alert, Alerts, Notice, OVER_AFTER_S, State};
 
@@ -331,7 +331,7 @@ fn findings(seen: &[Findings], now: UnixSeconds) -> Option<Condition> {
     let since = seen.iter().map(|one| one.since).min()?;
     let kinds: Vec<String> = seen.iter().map(|one| format!("{} {}", one.count, one.kind)).collect();
     let all = counted(seen.iter().map(|one| one.count).sum::<i64>(), "open finding");
-    let text = format!("{all} ({}), the first seen {} ago", kinds.join(", "), age(now - since));
+    let text = format!("{all} ({}), first seen {}", kinds.join(", "), ago(now - since));
     Some(Condition::new("findings", Some(since), text, "`billingd findings list` tells what to do about each"))
 }
 

@@ -275,13 +275,15 @@ fn failure(refusal: &Refusal, object: &str, id: &str) -> Failure {
         Refusal::UnlistedPrice(price) => Failure {
             code: "unlisted_price",
             message: format!(
-                "{object} {id} sells {price}, which is in no [[price]]; add it (or foreign = true) and replay"
+                "{object} {id} sells {price}, which is in no [[price]]; add a [[price]] for it (or one with foreign = \
+                 true), restart billingd, then replay"
             ),
         },
         Refusal::PriceWithoutUnitAmount(price) => Failure {
             code: "price_without_unit_amount",
             message: format!(
-                "{object} {id} prorates {price}, which has no unit amount; give its [[price]] a unit_amount and replay"
+                "{object} {id} prorates {price}, which has no unit amount; give its [[price]] a unit_amount, restart \
+                 billingd, then replay"
             ),
         },
         Refusal::TooLarge => Failure {

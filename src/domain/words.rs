@@ -27,6 +27,12 @@ pub fn quoted(text: &str) -> String {
     text.replace('`', "'")
 }
 
+/// How long ago that was, in seconds.
+#[must_use]
+pub fn ago(seconds: i64) -> String {
+    if seconds < 1 { "just now".to_owned() } else { format!("{} ago", age(seconds)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +58,6 @@ mod tests {
         ] {
             assert_eq!(age(seconds), words);
         }
+        assert_eq!((ago(0), ago(60)), ("just now".to_owned(), "1m ago".to_owned()));
     }
 }

@@ -6,8 +6,8 @@
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, Scope, web};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 
 use crate::clock::UnixMillis;
 use crate::config;
@@ -56,12 +56,18 @@ async fn account(private: web::Data<Private>, name: web::Path<String>) -> Result
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
+    #[serde(deserialize_with = "whole")]
     amount: i64,
     #[serde(default = "credits")]
     unit: String,
     reason: String,
     #[serde(default)]
     allow_debt: bool,
+}
+
+/// Its complaint is for whoever has never heard of our types.
+fn whole<'de, D: Deserializer<'de>>(amount: D) -> Result<i64, D::Error> {
+    i64::deserialize(amount).map_err(|_| D::Error::custom("`amount` must be a whole number, such as 40 or -40"))
 }
 
 fn credits() -> String {
@@ -78,7 +84,7 @@ async fn adjustment(
     let key = key(request.headers())?;
     if !request.content_type().eq_ignore_ascii_case("application/json") {
         let detail = "send the adjustment as JSON, with `Content-Type: application/json`";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "No JSON", detail));
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "Not sent as JSON", detail));
     }
     let asked: Asked = serde_json::from_slice(&body.map_err(|error| no_body(&error))?)
         .map_err(|error| unprocessable(format!("the body is no adjustment: {error}")))?;
@@ -121,7 +127,7 @@ fn no_body(error: &actix_web::Error) -> Problem {
 }
 
 fn unprocessable(detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Not to be done", detail)
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid request", detail)
 }
 
 impl From<AdjustError> for Problem {
@@ -165,7 +171,7 @@ struct EventsAsked {
 
 async fn list_events(private: web::Data<Private>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let asked: EventsAsked = query(&request)?;
-    one_of("status", asked.status.as_deref(), &["pending", "completed", "failed"])?;
+    one_of("status", asked.status.as_deref(), &["pending", "completed", "failed", "dead_letter"])?;
     one_of("outcome", asked.outcome.as_deref(), &["applied", "no_effect", "stale", "ignored"])?;
     let filter = Filter {
         status: asked.status,

@@ -8,6 +8,26 @@ use crate::http::private::{Private, reads};
 use crate::ops::gauges::{self, Gauges};
 use crate::store::disk;
 
+/// Why nothing of a delivery is stored, as the answers of the public side have it.
+const UNDELIVERED: [&str; 13] = [
+    "signature_missing",
+    "signature_malformed",
+    "signature_mismatch",
+    "timestamp_too_old",
+    "timestamp_in_future",
+    "body_not_json",
+    "not_an_event",
+    "body_broken",
+    "body_too_large",
+    "unsupported_encoding",
+    "overloaded",
+    "storage_unavailable",
+    "timeout",
+];
+
+/// Why the private side turns somebody away.
+const TURNED_AWAY: [&str; 6] = ["token_missing", "token_unknown", "session_invalid", "scope", "host", "csrf"];
+
 /// The numbers at `path`.
 pub(super) fn resource(path: &str) -> Resource {
     reads(path, scrape)
@@ -47,9 +67,21 @@ fn traffic(private: &Private, text: &mut Exposition) {
     let help = "Authentic deliveries by the type of their event.";
     text.labelled("billingd_deliveries_by_type_total", Kind::Counter, help, "type", deliveries.by_type());
     let help = "Deliveries of which nothing was stored, by reason.";
-    text.labelled("billingd_deliveries_refused_total", Kind::Counter, help, "reason", public.rejections.counts());
+    text.labelled(
+        "billingd_deliveries_refused_total",
+        Kind::Counter,
+        help,
+        "reason",
+        public.rejections.counts(&UNDELIVERED),
+    );
     let help = "Requests to the private listener that were turned away, by reason.";
-    text.labelled("billingd_private_refused_total", Kind::Counter, help, "reason", private.refusals.counts());
+    text.labelled(
+        "billingd_private_refused_total",
+        Kind::Counter,
+        help,
+        "reason",
+        private.refusals.counts(&TURNED_AWAY),
+    );
     let (up_to, sum_us) = deliveries.durations();
     let help = "How long authentic deliveries took, the commit included.";
     text.histogram("billingd_delivery_duration_seconds", help, &BOUNDS_US, &up_to, sum_us);

@@ -174,7 +174,7 @@ pub(super) fn unauthorized(stranger: Stranger) -> Problem {
         Stranger::Token => "the token is none of [[admin.token]]",
         Stranger::Session => "the session has ended; log in again at /login",
     };
-    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Unknown", detail)
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Not authenticated", detail)
         .header(WWW_AUTHENTICATE, "Bearer realm=\"billingd\"")
 }
 

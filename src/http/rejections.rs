@@ -40,11 +40,13 @@ impl Rejections {
         }
     }
 
-    /// How many were refused so far, by reason.
+    /// How many were refused so far, by reason; 0 for those of `known` that were none yet, so that whoever watches a
+    /// counter sees its first step.
     #[must_use]
-    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+    pub fn counts(&self, known: &[&'static str]) -> BTreeMap<&'static str, u64> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(code, count)| (*code, count.all)).collect()
+        let seen = counts.iter().map(|(code, count)| (*code, count.all));
+        known.iter().map(|code| (*code, 0)).chain(seen).collect()
     }
 }
 

@@ -221,10 +221,12 @@ fn log(event_id: &str, kind: &str, answer: &Answer, began: Instant) {
             tracing::info!(event_id, r#type = kind, outcome = "pending", needs, duration_us, "webhook");
         }
         Answer::Failed { code, attempts } => {
-            tracing::warn!(event_id, r#type = kind, outcome = "failed", code, attempts, duration_us, "webhook");
+            const SAID: &str = "the event failed, and Stripe sends it again: `billingd events show` tells why";
+            tracing::warn!(event_id, r#type = kind, outcome = "failed", code, attempts, duration_us, "{SAID}");
         }
         Answer::DeadLetter { code, attempts } => {
-            tracing::error!(event_id, r#type = kind, outcome = "dead_letter", code, attempts, duration_us, "webhook");
+            const SAID: &str = "a dead letter: `billingd events show` tells why";
+            tracing::error!(event_id, r#type = kind, outcome = "dead_letter", code, attempts, duration_us, "{SAID}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! wrong takes back its own effects only; trouble with disk, memory or locks takes back the batch.
 
 mod errand;
+mod told;
 mod verified;
 
 use std::any::Any;
@@ -474,7 +475,8 @@ impl Run<'_> {
         match stored(self.books.connection, id, self.metadata_key)? {
             Stored::Whole(delivery) => {
                 let answer = self.deliver(&delivery)?;
-                tracing::info!(event_id = %id, answer = ?answer, "ran again what had waited");
+                let (outcome, reason) = answer.told();
+                tracing::info!(event_id = %id, outcome, reason, "ran again what had waited");
             }
             Stored::NoPayload => {}
             Stored::Damaged(problem) => {

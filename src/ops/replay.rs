@@ -147,13 +147,13 @@ impl End {
             Self::Stale => "stale",
             Self::Ignored => "ignored, as before",
             Self::AlreadyCompleted => "not run again",
-            Self::Dismissed => "dismissed, not run again",
+            Self::Dismissed => "not run",
             Self::Pending if is_dry => "would wait",
             Self::Pending => "waits",
             Self::Failed if is_dry => "would fail",
             Self::Failed => "failed",
             Self::DeadLetter if is_dry => "would fail as a dead letter",
-            Self::DeadLetter => "failed, dead letter",
+            Self::DeadLetter => "failed, a dead letter",
             Self::NoPayload | Self::Damaged => "cannot run",
         }
     }
@@ -345,7 +345,7 @@ fn finished(row: &EventRow, how: How) -> Option<(End, String)> {
     let outcome = row.outcome.as_deref()?;
     let reason = row.reason.as_deref().unwrap_or_default();
     if row.dismissed && !how.dismissed {
-        return Some((End::Dismissed, format!("dismissed: {reason}; `--dismissed` with its id runs it after all")));
+        return Some((End::Dismissed, format!("dismissed ({reason}); `--dismissed` with its id runs it after all")));
     }
     if outcome == Outcome::Ignored.as_str() {
         return None;

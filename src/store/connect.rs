@@ -45,6 +45,8 @@ pub(super) fn require_exists(path: &Path) -> Result<(), StoreError> {
     if path.exists() {
         return Ok(());
     }
+    // Relative to which folder is what one wants to know.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Err(StoreError::unusable(path, "there is no such database; start `billingd serve` once to create it"))
 }
 

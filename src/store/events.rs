@@ -453,7 +453,8 @@ pub fn list(connection: &Connection, filter: &Filter) -> Result<Vec<EventRow>, S
     let (source, received_at) = found_by(filter);
     let mut statement = connection.prepare_cached(&format!(
         "SELECT v.* FROM {source} JOIN v_events v USING (event_id)
-         WHERE (:status IS NULL OR e.status = :status) AND (:outcome IS NULL OR e.outcome = :outcome)
+         WHERE (:status IS NULL OR e.status = :status OR :status = 'dead_letter' AND e.dead_letter)
+           AND (:outcome IS NULL OR e.outcome = :outcome)
            AND (:type IS NULL OR e.type = :type) AND (:account IS NULL OR e.account_id = :account)
            AND {received_at} >= coalesce(:since * 1000, 0)
            AND {received_at} <= CASE WHEN :before IS NULL THEN 9223372036854775807

@@ -176,7 +176,8 @@ pub fn groups(connection: &Connection, filter: &Filter) -> Result<Vec<Group>, St
                 count(*) AS count, sum(dead_letter) AS dead_letters, min(received_at) AS oldest,
                 max(received_at) AS newest
          FROM v_events
-         WHERE status <> 'completed' AND (:status IS NULL OR status = :status)
+         WHERE status <> 'completed'
+           AND (:status IS NULL OR status = :status OR :status = 'dead_letter' AND dead_letter)
            AND (:type IS NULL OR type = :type) AND (:account IS NULL OR account_id = :account)
            AND (:since IS NULL OR received_at >= :since)
          GROUP BY 1, 2 ORDER BY count DESC, type, why",

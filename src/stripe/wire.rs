@@ -187,6 +187,7 @@ pub fn event_types() -> &'static [(&'static str, &'static str)] {
         ("price.created", "learns what a price costs, for prorations"),
         ("price.updated", "learns what a price costs, for prorations"),
         ("credit_note.created", "finds money given back outside of refunds"),
+        ("credit_note.voided", "resolves that finding when the note is void"),
     ]
 }
 
@@ -234,7 +235,7 @@ impl Family {
         match kind {
             "customer.created" | "customer.updated" | "customer.deleted" => Some(Self::Customer),
             "invoice.upcoming" => None,
-            _ => Self::BY_PREFIX.iter().find(|(prefix, _)| kind.starts_with(prefix)).map(|(_, family)| *family),
+            _ => Self::BY_PREFIX.iter().find(|(prefix, _)| is_of(kind, prefix)).map(|(_, family)| *family),
         }
     }
 
@@ -265,6 +266,11 @@ impl Family {
         let other = of_charges.into_iter().find(|family| family.object() == object && kind.starts_with("charge."));
         other.ok_or_else(|| unreadable("object", "not what events of this type carry"))
     }
+}
+
+/// One word after the prefix; with more it is a type that nobody knows.
+fn is_of(kind: &str, prefix: &str) -> bool {
+    kind.strip_prefix(prefix).is_some_and(|word| !word.is_empty() && !word.contains('.'))
 }
 
 /// What every object may say about itself.

@@ -303,11 +303,7 @@ fn adopt_tells_people_and_programs() {
     let dry = "\
 at Stripe: 3 customers, 3 subscriptions; left out, because they ended with a deleted customer: 1
 
-   WOULD CHANGE
-3  accounts, new
-3  references
-3  subscriptions
-2  tiers of accounts
+would change: 3 new accounts, 3 new references, 3 subscriptions, 2 tiers
 
 known as they are at Stripe: 0; a webhook told something newer: 0
 warning: [credits] since is empty: an invoice that was paid before the move grants as soon as an event of it comes; set \

@@ -229,7 +229,7 @@ fn sigterm_lets_what_is_in_flight_finish_and_exits_0_in_time() {
         .collect();
     let idle = TcpStream::connect(binary.address).expect("a connection that nobody uses");
     binary.is_told_to_stop();
-    said(&binary.log, "SIGTERM: draining");
+    said(&binary.log, "SIGTERM: finishing what runs");
     drop(lock);
     let began = Instant::now();
     for flight in &mut flights {

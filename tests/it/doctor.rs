@@ -204,7 +204,7 @@ fn what_is_wrong_with_the_books_is_told() {
                     ('silence', '/', 'resolved', 0, 0)"
             ),
             None,
-            &["findings: 2 open findings (2 credit_note), the first seen 0s ago"],
+            &["findings: 2 open findings (2 credit_note), first seen just now"],
         ),
         ("UPDATE findings SET status = 'acknowledged' WHERE kind = 'credit_note'".to_owned(), None, &[]),
         (
@@ -458,5 +458,20 @@ fn check_finds_what_serve_would_refuse() {
     ] {
         let (status, told) = says(&billing, &["check"], &[(variable, value)]);
         assert!(status == 3 && told.contains(problem), "{status} {told}");
+        assert!(told.ends_with("billingd would not start: 1 problem\n"), "{told}");
+    }
+}
+
+#[test]
+fn check_notes_what_is_probably_not_meant() {
+    let billing = Setup::new().spawn();
+    for (variable, value, note) in [
+        ("BILLINGD__STRIPE__API_KEY", "rk_live_hush", "api_key is a key of live mode, and livemode = false"),
+        ("BILLINGD__CREDITS__BASIS", "catalogue", "no [[price]] is listed: every paid invoice will fail"),
+        ("BILLINGD__WEBHOOK", "[{ signing_secrets = [\"hush_hush_hush\"] }]", "does not begin with whsec_"),
+    ] {
+        let (status, told) = says(&billing, &["check"], &[(variable, value)]);
+        assert!(status == 0 && told.contains(note) && told.ends_with("ok: billingd would start\n"), "{status} {told}");
+        assert!(!told.contains("hush"), "{told}");
     }
 }

@@ -690,7 +690,9 @@ fn what_prune_backup_and_restore_say() {
     for command in ["prune", "verify"] {
         check(&run(elsewhere.path(), &[command]), 1, &["there is no such database"]);
     }
-    check(&run(elsewhere.path(), &["backup", "copy"]), 1, &["there is no such database"]);
+    let database = elsewhere.path().join("billingd.db").display().to_string();
+    check(&run(elsewhere.path(), &["backup", "copy"]), 1, &["there is no such database", &database]);
+    check(&run(elsewhere.path(), &["backup", "."]), 1, &[". is a folder; name a file in it"]);
 }
 
 #[test]

@@ -95,6 +95,8 @@ fn deliveries_are_counted_by_what_became_of_them() {
             ("billingd_deliveries_by_type_total{type=\"other\"}", "1"),
             ("billingd_deliveries_refused_total{reason=\"signature_missing\"}", "1"),
             ("billingd_deliveries_refused_total{reason=\"signature_malformed\"}", "1"),
+            ("billingd_deliveries_refused_total{reason=\"signature_mismatch\"}", "0"),
+            ("billingd_private_refused_total{reason=\"csrf\"}", "0"),
             ("billingd_private_refused_total{reason=\"token_unknown\"}", "1"),
             ("billingd_delivery_duration_seconds_count", "9"),
             ("billingd_delivery_duration_seconds_bucket{le=\"+Inf\"}", "9"),
@@ -167,7 +169,7 @@ fn the_text_is_well_formed_and_names_nobody() {
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
     }
-    for private in ["evt_", "cus_", "in_", "sub_", "jane", "example.com", "op_", "stranger"] {
+    for private in ["evt_", "cus_", "\"in_", "sub_", "jane", "example.com", "op_", "stranger"] {
         let found = text
             .lines()
             .find(|line| !line.starts_with('#') && line.split('{').nth(1).is_some_and(|l| l.contains(private)));

@@ -177,9 +177,7 @@ fn render(report: &Report) -> String {
         text.push_str(&render_written(&one.written));
     }
     if report.events.len() > 1 {
-        let counts: Vec<String> =
-            report.counts.iter().map(|(end, count)| format!("{count} {}", end.words(report.dry_run))).collect();
-        text.push_str(&format!("{}\n", counts.join(", ")));
+        text.push_str(&format!("{}\n", summary(&report.counts, report.dry_run)));
     }
     if report.not_run > 0 {
         text.push_str(&format!("{} not reached; an error came before\n", report.not_run));
@@ -192,6 +190,25 @@ fn render(report: &Report) -> String {
         );
     }
     text
+}
+
+/// A dead letter is a failed event, too.
+fn summary(counts: &BTreeMap<End, usize>, is_dry: bool) -> String {
+    let mut counts = counts.clone();
+    let dead = counts.remove(&End::DeadLetter).unwrap_or_default();
+    if dead > 0 {
+        *counts.entry(End::Failed).or_default() += dead;
+    }
+    let of_them = match dead {
+        0 => String::new(),
+        1 => ", 1 of them a dead letter".to_owned(),
+        _ => format!(", {dead} of them dead letters"),
+    };
+    let told = |(end, count): (&End, &usize)| {
+        let of_them = if *end == End::Failed { of_them.as_str() } else { "" };
+        format!("{count} {}{of_them}", end.words(is_dry))
+    };
+    counts.iter().map(told).collect::<Vec<_>>().join(", ")
 }
 
 fn render_written(written: &Written) -> String {
@@ -208,4 +225,17 @@ fn render_written(written: &Written) -> String {
         line("audit", format!("{} {} {}  {}", row.actor, row.action, row.subject, row.detail));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_letters_count_as_failed() {
+        let counts = BTreeMap::from([(End::Applied, 3), (End::Failed, 1), (End::DeadLetter, 1)]);
+        assert_eq!(summary(&counts, false), "3 applied, 2 failed, 1 of them a dead letter");
+        let counts = BTreeMap::from([(End::DeadLetter, 2)]);
+        assert_eq!(summary(&counts, true), "2 would fail, 2 of them dead letters");
+    }
 }

@@ -21,7 +21,7 @@ fn render(story: &EventStory) -> String {
             text.push_str(&format!("  {name:<12} {}\n", plain(value)));
         }
     };
-    line("status", if event.dead_letter { "failed, dead letter: a person must look" } else { &event.status });
+    line("status", if event.dead_letter { "failed, a dead letter: a person must look" } else { &event.status });
     line("outcome", event.outcome.as_deref().unwrap_or_default());
     line("dismissed", if event.dismissed { "by a person" } else { "" });
     line("reason", event.reason.as_deref().unwrap_or_default());

@@ -124,13 +124,10 @@ fn without_an_age_all_count() {
 #[test]
 fn findings_are_one_condition() {
     check(&findings(&[]), &[]);
-    check(
-        &findings(&[("missing_grant", 1, 60)]),
-        &["findings: 1 open finding (1 missing_grant), the first seen 1m ago"],
-    );
+    check(&findings(&[("missing_grant", 1, 60)]), &["findings: 1 open finding (1 missing_grant), first seen 1m ago"]);
     check(
         &findings(&[("missing_grant", 2, 60), ("surplus_credit", 1, 90_000)]),
-        &["findings: 3 open findings (2 missing_grant, 1 surplus_credit), the first seen 1d 1h ago"],
+        &["findings: 3 open findings (2 missing_grant, 1 surplus_credit), first seen 1d 1h ago"],
     );
 }
 

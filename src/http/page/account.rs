@@ -102,7 +102,7 @@ async fn post(
     now: i64,
 ) -> Result<Result<adjust::Adjusted, AdjustError>, Fault> {
     let Ok(amount) = form.amount.trim().parse() else {
-        return Ok(Err(AdjustError::Invalid("the amount is no whole number, such as 40 or -40")));
+        return Ok(Err(AdjustError::Invalid("the amount must be a whole number, such as 40 or -40")));
     };
     let adjustment = Adjustment {
         account: id.to_owned(),

@@ -644,6 +644,21 @@ fn types_without_a_rule_carry_anything() {
 }
 
 #[test]
+fn a_type_that_only_begins_like_a_known_one_is_unknown() {
+    for (kind, is_known) in [
+        ("invoice.paid", true),
+        ("invoice.sent", true),
+        ("invoice.invoice.paid", false),
+        ("invoice.paid.again", false),
+        ("invoice.", false),
+    ] {
+        assert_eq!(matches!(body(kind, &new_invoice()), Body::Invoice(_)), is_known, "{kind}");
+    }
+    let subscription = "customer.subscription.customer.subscription.created";
+    assert_eq!(body(subscription, &new_subscription()), Body::Other);
+}
+
+#[test]
 fn odd_envelopes_of_real_events() {
     let base = || event("invoice.paid", &new_invoice());
     for request in [Value::Null, json!("req_1"), json!({}), json!({"id": null, "idempotency_key": "k"})] {

@@ -360,7 +360,9 @@ fn the_command_tells_what_it_found() {
     assert!(status == 1 && error.contains("there is no [stripe] api_key"), "{status} {error}");
     let (status, out, error) = run(&["reconcile"], Some("rk_test_1"));
     assert_eq!((status, error.as_str()), (3, ""), "{out}");
-    for text in ["5 never came: 5 completed", "subscription_missing_here", "billingd repair subscription sub_0"] {
+    for text in
+        ["5 had never arrived here (5 completed", "subscription_missing_here", "billingd repair subscription sub_0"]
+    {
         assert!(out.contains(text), "{text} is not in\n{out}");
     }
     let (status, out, _) = run(&["reconcile", "--no-backfill", "--json"], Some("rk_test_1"));
