@@ -9,7 +9,7 @@ use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, WWW_AUTHENTICATE};
 use actix_web::{FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Resource, Responder, web};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::UnixMillis;
 use crate::config::Scope;
@@ -55,11 +55,11 @@ pub struct Private {
 
 /// Who may write now; each of them costs the webhooks a flush of the disk.
 #[derive(Debug)]
-pub struct Turns(Semaphore);
+pub struct Turns(Arc<Semaphore>);
 
 impl Default for Turns {
     fn default() -> Self {
-        Self(Semaphore::new(WRITES_MAX))
+        Self(Arc::new(Semaphore::new(WRITES_MAX)))
     }
 }
 
@@ -75,19 +75,28 @@ impl Private {
         beside(move || read(&reader)).await
     }
 
-    /// Writes, in the writer's turn. Who waits too long for it has changed nothing.
+    /// Writes, in the writer's turn. Who goes away before a turn is free has changed nothing; a turn that has begun goes
+    /// on to its end, whether somebody still waits for the answer or not, and is not free before.
     pub(super) async fn write<T, E, W>(&self, write: W) -> Result<T, Problem>
     where
         T: Send + 'static,
         E: Into<Problem> + Send + 'static,
         W: FnOnce(&mut Writer<Ingest>) -> Result<T, E> + Send + 'static,
     {
-        let Ok(_turn) = self.turns.0.acquire().await else {
-            return Err(Problem::unavailable("unavailable", "the server is going away"));
-        };
+        let turn = turn(&self.turns.0).await?;
         let mut writer = self.writer.clone();
-        beside(move || write(&mut writer)).await
+        beside(move || {
+            let done = write(&mut writer);
+            drop(turn);
+            done
+        })
+        .await
     }
+}
+
+/// Waits for a turn without holding a thread. It belongs to the work and not to the request, which may end sooner.
+async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    Arc::clone(turns).acquire_owned().await.map_err(|_| going_away())
 }
 
 async fn beside<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, Problem>
@@ -97,8 +106,12 @@ where
 {
     match web::block(work).await {
         Ok(done) => done.map_err(Into::into),
-        Err(_) => Err(Problem::unavailable("unavailable", "the server is going away")),
+        Err(_) => Err(going_away()),
     }
+}
+
+fn going_away() -> Problem {
+    Problem::unavailable("unavailable", "the server is going away")
 }
 
 /// An operator who has passed the gate. The audit calls them `operator:NAME`.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cli::run;
 use super::fixtures::{Shape, customer, event, invoice, invoice_paid, nth_invoice_paid, subscription};
-use super::harness::{Answer, Billing};
+use super::harness::{Answer, Billing, gated_clock};
 use super::visitor::{APP, METRICS, OPERATOR, bearer, open_to_all};
 
 const JSON: &str = "Content-Type: application/json";
@@ -318,6 +318,29 @@ fn while_the_database_takes_no_writes_an_app_is_told_to_come_again() {
     let again = gives(&billing, "k1", 5);
     assert!([200, 201].contains(&again.status), "a repeat is safe: {again:?}");
     assert_eq!(billing.rows("SELECT amount FROM v_ledger"), ["5"]);
+}
+
+/// A turn belongs to the work, which goes on when nobody waits for its answer any more.
+#[test]
+fn behind_a_stuck_writer_only_so_many_work_as_have_a_turn() {
+    gated_clock!(GATE, clock);
+    let billing = open_to_all().clock(clock).with("server.request_timeout", "1s").spawn();
+    meets(&billing, "evt_1", "cus_1", "user-1");
+    GATE.close();
+    let at_once = |names: std::ops::Range<usize>| {
+        std::thread::scope(|scope| {
+            let billing = &billing;
+            let all: Vec<_> = names.map(|name| scope.spawn(move || gives(billing, &format!("k{name}"), 1))).collect();
+            all.into_iter().map(|one| problem(&one.join().expect("an answer"))).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(at_once(0..8), ["503 timeout"; 8], "they have all the turns");
+    assert_eq!(at_once(8..14), ["503 timeout"; 6], "they wait for one");
+    assert_eq!(billing.asks(APP, "/api/v1/accounts/cus_1").status, 200, "reading goes on");
+    assert_eq!(billing.asks(METRICS, "/metrics").status, 200);
+    GATE.open();
+    assert_eq!(gives(&billing, "last", 100).status, 201);
+    assert_eq!(billing.row("SELECT balance FROM v_balances"), "108", "who had no turn has changed nothing");
 }
 
 #[test]
