@@ -35,7 +35,7 @@ pub use access::{Access, Token};
 pub use body::Budget;
 pub use deliveries::Deliveries;
 pub use gates::serve_private;
-pub use private::{Private, Turns};
+pub use private::{Private, Readers, Turns};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.

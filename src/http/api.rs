@@ -48,7 +48,7 @@ pub(super) fn operators(prefix: &str) -> Scope {
 }
 
 async fn account(private: web::Data<Private>, name: web::Path<String>) -> Result<HttpResponse, Problem> {
-    let state = private.read(move |reader| reader.read(|connection| Ok(story::state_of(connection, &name)))?).await?;
+    let state = private.quick.read(move |reader| reader.read(|connection| Ok(story::state_of(connection, &name)))?).await?;
     Ok(HttpResponse::Ok().json(state))
 }
 
@@ -176,12 +176,12 @@ async fn list_events(private: web::Data<Private>, request: HttpRequest) -> Resul
         before: None,
         limit: limit(asked.limit, 50)?,
     };
-    let rows = private.read(move |reader| reader.read(|connection| events::list(connection, &filter))).await?;
+    let rows = private.lists.read(move |reader| reader.read(|connection| events::list(connection, &filter))).await?;
     Ok(HttpResponse::Ok().json(rows))
 }
 
 async fn event(private: web::Data<Private>, id: web::Path<String>) -> Result<HttpResponse, Problem> {
-    let story = private.read(move |reader| reader.read(|connection| story::of_event(connection, &id))).await?;
+    let story = private.lists.read(move |reader| reader.read(|connection| story::of_event(connection, &id))).await?;
     let story = story
         .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "unknown-event", "No such event", "no event has this id"))?;
     Ok(HttpResponse::Ok().json(story))
@@ -200,6 +200,7 @@ async fn list_findings(private: web::Data<Private>, request: HttpRequest) -> Res
     one_of("status", Some(&status), &["open", "acknowledged", "resolved", "all"])?;
     let limit = limit(asked.limit, 200)?;
     let rows = private
+        .lists
         .read(move |reader| {
             let status = Some(status.as_str()).filter(|status| *status != "all");
             reader.read(|connection| findings::list(connection, status, limit))
@@ -226,7 +227,7 @@ async fn list_audit(private: web::Data<Private>, request: HttpRequest) -> Result
         before: None,
         limit: limit(asked.limit, 50)?,
     };
-    let rows = private.read(move |reader| reader.read(|connection| views::audit(connection, &filter))).await?;
+    let rows = private.lists.read(move |reader| reader.read(|connection| views::audit(connection, &filter))).await?;
     Ok(HttpResponse::Ok().json(rows))
 }
 
@@ -266,6 +267,6 @@ fn moment(since: Option<&str>, now: UnixMillis) -> Result<Option<i64>, Problem> 
 /// The id of the account that an id or a reference names.
 async fn account_named(private: &Private, name: Option<String>) -> Result<Option<String>, Problem> {
     let Some(name) = name else { return Ok(None) };
-    let id = private.read(move |reader| reader.read(|connection| Ok(adjust::find_account(connection, &name)))?).await?;
+    let id = private.lists.read(move |reader| reader.read(|connection| Ok(adjust::find_account(connection, &name)))?).await?;
     Ok(Some(id.to_string()))
 }

@@ -1,7 +1,7 @@
 //! What the handlers of the private listener work with: the books, who asks, and how a path takes methods.
 
 use std::future::{Ready, ready};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::http::problem::Problem;
 use crate::http::{Public, Rejections};
 use crate::ops::ingest::{Ingest, Rules};
 use crate::ops::overview::Scene;
+use crate::store::StoreError;
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
 
@@ -31,8 +32,10 @@ pub struct Private {
     pub access: Access,
     /// Where operators and apps write.
     pub writer: Writer<Ingest>,
-    /// Connections of its own: it never takes one from a webhook.
-    pub reader: Reader,
+    /// What the app's accounts and the metrics are read through: look-ups that end at once.
+    pub quick: Readers,
+    /// What people read through: pages, and the lists of the operators' API, which may take seconds.
+    pub lists: Readers,
     /// What decides about the events of operators.
     pub rules: Rules,
     /// The public listener, of which the metrics tell.
@@ -63,18 +66,37 @@ impl Default for Turns {
     }
 }
 
-impl Private {
-    /// Reads, beside the thread that serves: a read may take some seconds.
+/// Connections that read, taken neither from a webhook nor from each other. Who waits for one holds no thread.
+#[derive(Debug)]
+pub struct Readers {
+    reader: Reader,
+    turns: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// As [`Reader::open`].
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open(database: &Path, connections: u32) -> Result<Self, StoreError> {
+        let turns = usize::try_from(connections).unwrap_or(Semaphore::MAX_PERMITS);
+        Ok(Self { reader: Reader::open(database, connections)?, turns: Arc::new(Semaphore::new(turns)) })
+    }
+
+    /// Reads, beside the thread that serves.
     pub(super) async fn read<T, E, R>(&self, read: R) -> Result<T, Problem>
     where
         T: Send + 'static,
         E: Into<Problem> + Send + 'static,
         R: FnOnce(&Reader) -> Result<T, E> + Send + 'static,
     {
+        let turn = turn(&self.turns).await?;
         let reader = self.reader.clone();
-        beside(move || read(&reader)).await
+        beside(turn, move || read(&reader)).await
     }
+}
 
+impl Private {
     /// Writes, in the writer's turn. Who goes away before a turn is free has changed nothing; a turn that has begun goes
     /// on to its end, whether somebody still waits for the answer or not, and is not free before.
     pub(super) async fn write<T, E, W>(&self, write: W) -> Result<T, Problem>
@@ -85,12 +107,7 @@ impl Private {
     {
         let turn = turn(&self.turns.0).await?;
         let mut writer = self.writer.clone();
-        beside(move || {
-            let done = write(&mut writer);
-            drop(turn);
-            done
-        })
-        .await
+        beside(turn, move || write(&mut writer)).await
     }
 }
 
@@ -99,11 +116,19 @@ async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
     Arc::clone(turns).acquire_owned().await.map_err(|_| going_away())
 }
 
-async fn beside<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, Problem>
+async fn beside<T, E>(
+    turn: OwnedSemaphorePermit,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, Problem>
 where
     T: Send + 'static,
     E: Into<Problem> + Send + 'static,
 {
+    let work = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
     match web::block(work).await {
         Ok(done) => done.map_err(Into::into),
         Err(_) => Err(going_away()),

@@ -210,9 +210,7 @@ fn prove(name: &str, find: impl FnOnce(&mut Vec<String>) -> Result<(), StoreErro
                 proven.violations.push(format!("this cannot be read: {error}"));
             }
         }
-        Err(StoreError::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-            proven.cut_short = true;
-        }
+        Err(error) if error.is_timeout() => proven.cut_short = true,
         other => other?,
     }
     proven.violations.truncate(TOLD_MAX);

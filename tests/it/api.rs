@@ -343,6 +343,38 @@ fn behind_a_stuck_writer_only_so_many_work_as_have_a_turn() {
     assert_eq!(billing.row("SELECT balance FROM v_balances"), "108", "who had no turn has changed nothing");
 }
 
+/// Two pages that take long are all that is read at a time, but for the accounts and the metrics.
+#[test]
+fn what_reads_at_length_holds_up_no_app_and_is_told_to_ask_for_less() {
+    let mut billing = open_to_all().spawn();
+    billing.is_broken_on_purpose();
+    meets(&billing, "evt_1", "cus_1", "user-1");
+    billing.somebody_runs(
+        "DROP VIEW v_audit;
+         CREATE VIEW v_audit AS
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n)
+         SELECT n AS seq, n AS at, '' AS actor, '' AS action, '' AS subject, '' AS event_id, '' AS detail FROM n WHERE n < 0",
+    );
+    let answered = std::thread::scope(|scope| {
+        let lists = ["/audit", "/api/v1/audit"].map(|path| scope.spawn(|| billing.asks(OPERATOR, path)));
+        let mut answered = 0;
+        while !lists.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            assert_eq!(billing.asks(APP, "/api/v1/accounts/cus_1").status, 200);
+            let metrics = billing.asks(METRICS, "/metrics").body.to_string();
+            assert!(metrics.contains("billingd_database_readable 1"), "{metrics}");
+            answered += 1;
+        }
+        let [page, list] = lists.map(|list| list.join().expect("an answer"));
+        assert_eq!((page.status, problem(&list).as_str()), (503, "503 slow"));
+        for answer in [page, list] {
+            assert!(answer.body.to_string().contains("took longer than 5 s"), "{answer:?}");
+            assert_eq!(answer.header("retry-after"), None, "the same again takes as long");
+        }
+        answered
+    });
+    assert!(answered > 10, "they were answered meanwhile: {answered}");
+}
+
 #[test]
 fn operators_are_told_what_the_commands_print() {
     let billing = open_to_all()
