@@ -48,7 +48,8 @@ pub(super) fn operators(prefix: &str) -> Scope {
 }
 
 async fn account(private: web::Data<Private>, name: web::Path<String>) -> Result<HttpResponse, Problem> {
-    let state = private.quick.read(move |reader| reader.read(|connection| Ok(story::state_of(connection, &name)))?).await?;
+    let state =
+        private.quick.read(move |reader| reader.read(|connection| Ok(story::state_of(connection, &name)))?).await?;
     Ok(HttpResponse::Ok().json(state))
 }
 
@@ -160,6 +161,7 @@ struct EventsAsked {
     kind: Option<String>,
     account: Option<String>,
     since: Option<String>,
+    before: Option<String>,
     limit: Option<i64>,
 }
 
@@ -173,11 +175,11 @@ async fn list_events(private: web::Data<Private>, request: HttpRequest) -> Resul
         kind: asked.kind,
         account: account_named(&private, asked.account).await?,
         since: moment(asked.since.as_deref(), (private.clock)())?,
-        before: None,
+        before: asked.before,
         limit: limit(asked.limit, 50)?,
     };
-    let rows = private.lists.read(move |reader| reader.read(|connection| events::list(connection, &filter))).await?;
-    Ok(HttpResponse::Ok().json(rows))
+    let found = private.lists.read(move |reader| reader.read(|connection| events::list(connection, &filter))).await?;
+    Ok(HttpResponse::Ok().json(found))
 }
 
 async fn event(private: web::Data<Private>, id: web::Path<String>) -> Result<HttpResponse, Problem> {
@@ -215,6 +217,7 @@ struct AuditAsked {
     account: Option<String>,
     event: Option<String>,
     since: Option<String>,
+    before: Option<i64>,
     limit: Option<i64>,
 }
 
@@ -224,11 +227,11 @@ async fn list_audit(private: web::Data<Private>, request: HttpRequest) -> Result
         account: account_named(&private, asked.account).await?,
         event: asked.event,
         since: moment(asked.since.as_deref(), (private.clock)())?,
-        before: None,
+        before: asked.before,
         limit: limit(asked.limit, 50)?,
     };
-    let rows = private.lists.read(move |reader| reader.read(|connection| views::audit(connection, &filter))).await?;
-    Ok(HttpResponse::Ok().json(rows))
+    let found = private.lists.read(move |reader| reader.read(|connection| views::audit(connection, &filter))).await?;
+    Ok(HttpResponse::Ok().json(found))
 }
 
 /// The parameters of a request; one that is not known is refused, since it would choose nothing.
@@ -267,6 +270,9 @@ fn moment(since: Option<&str>, now: UnixMillis) -> Result<Option<i64>, Problem> 
 /// The id of the account that an id or a reference names.
 async fn account_named(private: &Private, name: Option<String>) -> Result<Option<String>, Problem> {
     let Some(name) = name else { return Ok(None) };
-    let id = private.lists.read(move |reader| reader.read(|connection| Ok(adjust::find_account(connection, &name)))?).await?;
+    let id = private
+        .lists
+        .read(move |reader| reader.read(|connection| Ok(adjust::find_account(connection, &name)))?)
+        .await?;
     Ok(Some(id.to_string()))
 }

@@ -7,6 +7,7 @@ use billingd::ops::overview::{self, Scene};
 use billingd::store::events::{self, Filter};
 use serde_json::json;
 
+use super::cli::run;
 use super::fixtures::{Shape, event, invoice_paid};
 use super::harness::{Answer, Billing, NOW, PATH};
 use super::visitor::{OPERATOR, bearer, open_to_all};
@@ -453,7 +454,8 @@ fn neither_the_first_screen_nor_a_next_page_walks_through_all_events() {
     connection.progress_handler(20_000, Some(|| true)).expect("a limit");
     let seen = overview::read(&connection, &scene, None, NOW * 1000).expect("the first screen");
     assert_eq!((seen.received.last_at, seen.lately.len()), (Some(30), 20));
-    let list = |filter: Filter| events::list(&connection, &Filter { limit: 20, ..filter }).map(|rows| rows.len());
+    let list =
+        |filter: Filter| events::list(&connection, &Filter { limit: 20, ..filter }).map(|found| found.rows.len());
     let before = Some("evt_15000".to_owned());
     assert_eq!(list(Filter { before: before.clone(), ..Filter::default() }).expect("a page"), 20);
     let completed = Some("completed".to_owned());
@@ -461,4 +463,50 @@ fn neither_the_first_screen_nor_a_next_page_walks_through_all_events() {
     assert_eq!(list(Filter { status: Some("failed".into()), ..Filter::default() }).expect("a page"), 0);
     assert_eq!(list(Filter { before: Some("evt_0".into()), ..Filter::default() }).expect("a page"), 0);
     list(Filter { kind: Some("rare".into()), ..Filter::default() }).expect_err("this one does");
+}
+
+/// What is rare is looked for in so many events at a time; each door says so, and goes on.
+#[test]
+fn a_search_through_large_books_ends_and_goes_on() {
+    let billing = open_to_all().spawn();
+    let customer = json!({ "id": "cus_1", "object": "customer", "metadata": {} });
+    assert_eq!(billing.stripe_sends(&event(Shape::New, "evt_1", "customer.created", customer)).status, 200);
+    billing.somebody_runs(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1000001 UNION ALL SELECT n + 1 FROM n WHERE n < 1200010)
+         INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
+         SELECT 'evt_' || n, 'webhook', 't', 'completed', 'ignored', 0, 0, {NOW} * 1000 + n, 0, 0 FROM n"
+    ));
+    let session = Session::begin(&billing);
+    let pages = follow(&session, "/events?account=cus_1");
+    assert_eq!(pages.len(), 2);
+    assert!(pages[0].contains("Looked back to") && !pages[0].contains("evt_1<"), "{}", pages[0]);
+    assert!(pages[1].contains("evt_1<") && !pages[1].contains("Looked back to"), "{}", pages[1]);
+    assert!(session.page("/accounts/cus_1").contains("Looked back to"));
+    let told = billing.asks(OPERATOR, "/api/v1/events?type=customer.created").body;
+    assert_eq!((&told["rows"], told["before"].as_str()), (&json!([]), Some("evt_1000010")), "{told}");
+    let told = billing.asks(OPERATOR, "/api/v1/events?type=customer.created&before=evt_1000010").body;
+    assert_eq!((&told["rows"][0]["event_id"], &told["before"]), (&json!("evt_1"), &json!(null)));
+    let folder = billing.config_file().parent().expect("a folder").to_owned();
+    let ran = run(&folder, &["--config", "billingd.toml", "events", "list", "--outcome", "applied"]);
+    assert!(
+        ran.out.contains("no events") && ran.err.contains("`--before evt_1000010` goes on"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+}
+
+#[test]
+fn a_replay_that_ran_is_told_although_what_it_woke_cannot_run() {
+    let billing = open_to_all().spawn();
+    let note = event(Shape::New, "evt_1", "unknown.type", json!({ "id": "x_1", "object": "x" }));
+    assert_eq!(billing.stripe_sends(&note).short(), "200 completed ignored");
+    billing.somebody_runs(&format!(
+        "INSERT INTO events (event_id, source, type, status, needs, woken, livemode, created_at, received_at, tried_at)
+         VALUES ('evt_2', 'webhook', 't', 'pending', 'payment:pi_1', 1, 0, {NOW}, {NOW} * 1000, {NOW} * 1000);
+         CREATE TRIGGER stuck BEFORE UPDATE OF woken ON events WHEN OLD.woken = 1 BEGIN SELECT RAISE(ABORT, 'stuck'); END"
+    ));
+    let page = Session::begin(&billing).does("/events/evt_1/replay", &[]);
+    assert!(page.contains("It has run again"), "{page}");
+    billing.somebody_runs("DROP TRIGGER stuck; UPDATE events SET woken = 0");
 }

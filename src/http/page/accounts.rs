@@ -35,7 +35,7 @@ pub(super) async fn show(
         accounts
             .into_iter()
             .map(|account| {
-                let balances = views::balances(connection, Some(&account.account_id))?;
+                let balances = views::balances(connection, &account.account_id)?;
                 Ok((account, balances))
             })
             .collect()

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, account, choice, event, moment, nothing, query, table, text};
+use super::parts::{Field, ROWS, account, choice, event, looked_back, moment, nothing, query, table, text};
 use super::shell::Frame;
 use crate::config;
 use crate::domain::event::UnixSeconds;
@@ -14,6 +14,7 @@ use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError};
 use crate::store::StoreError;
 use crate::store::events::{self, EventRow, Filter};
+use crate::store::found::Found;
 
 const STATUSES: [(&str, &str); 4] =
     [("", "any"), ("failed", "failed, dead letters too"), ("pending", "pending"), ("completed", "completed")];
@@ -63,7 +64,7 @@ pub(super) async fn show(
         h1 { "Events" }
         (form(&asked))
         @match &found {
-            Ok(rows) => { (table_of(rows, frame.now)) (pages(&asked, rows)) },
+            Ok(found) => { (table_of(&found.rows, frame.now)) (looked_back(found.edge.as_ref(), frame.now)) (pages(&asked, found)) },
             Err(unknown) => p.problem role="alert" { (text(&unknown.to_string())) },
         }
     };
@@ -107,7 +108,7 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-fn pages(asked: &Asked, rows: &[EventRow]) -> Markup {
+fn pages(asked: &Asked, found: &Found<EventRow>) -> Markup {
     let at = |before: &str| {
         query(
             "/events",
@@ -121,11 +122,12 @@ fn pages(asked: &Asked, rows: &[EventRow]) -> Markup {
             ],
         )
     };
-    let older = rows.last().filter(|_| i64::try_from(rows.len()).is_ok_and(|shown| shown >= ROWS));
+    let full = found.rows.last().filter(|_| i64::try_from(found.rows.len()).is_ok_and(|shown| shown >= ROWS));
+    let older = full.map(|row| &row.event_id).or(found.edge.as_ref().map(|edge| &edge.before));
     html! {
         nav.pages aria-label="More events" {
             @if !asked.before.is_empty() { a href=(at("")) { "The newest" } }
-            @if let Some(row) = older { a rel="next" href=(at(&row.event_id)) { "Older" } }
+            @if let Some(id) = older { a rel="next" href=(at(id)) { "Older" } }
         }
     }
 }
