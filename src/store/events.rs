@@ -367,6 +367,12 @@ pub fn count_duplicates(connection: &Connection, id: &EventId, all: i64, late: i
     Ok(())
 }
 
+/// What `status` may be, those first that a person should look at.
+pub const STATUSES: [&str; 3] = ["failed", "pending", "completed"];
+
+/// What `outcome` may be of a completed event.
+pub const OUTCOMES: [&str; 4] = ["applied", "no_effect", "stale", "ignored"];
+
 /// Which events to list. An empty filter lists all.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -490,12 +496,13 @@ fn list_within(connection: &Connection, filter: &Filter, rows_max: i64) -> Resul
 const NEWEST: &str = "CASE WHEN :before IS NULL THEN 9223372036854775807
                       ELSE (SELECT received_at FROM events WHERE event_id = :before) END";
 
-/// The time down to which one looks through `rows_max` events, and those of the same millisecond; `None`: there are fewer.
+/// The time down to which one looks through `rows_max` events, besides those of its own millisecond and of that of the
+/// event before: so each search gets further. `None`: there are fewer.
 fn end_of_search(connection: &Connection, filter: &Filter, rows_max: i64) -> Result<Option<UnixMillis>, StoreError> {
     Ok(connection
         .prepare_cached(&format!(
             "SELECT received_at FROM events INDEXED BY events_received
-             WHERE received_at >= coalesce(:since * 1000, 0) AND received_at <= {NEWEST}
+             WHERE received_at >= coalesce(:since * 1000, 0) AND received_at < {NEWEST}
              ORDER BY received_at DESC LIMIT 1 OFFSET :rows"
         ))?
         .query_row(named_params! { ":since": filter.since, ":before": filter.before, ":rows": rows_max }, |row| {

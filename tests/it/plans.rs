@@ -12,11 +12,11 @@ use super::harness::spawn;
 
 /// Steps of plans that walk, and may, in statements with such a part: through what was found before, or to the newest row.
 const WALKS: [(&str, &str); 5] = [
-    ("SCAN CONSTANT ROW", "SELECT EXISTS"),
+    ("SCAN CONSTANT ROW ", "SELECT EXISTS"),
     ("SCAN (subquery-", "SELECT"),
-    ("SCAN r", "FROM roots r"),
-    ("SCAN names", "FROM names"),
-    ("SCAN audit_log", "ORDER BY seq DESC LIMIT 1"),
+    ("SCAN r ", "FROM roots r"),
+    ("SCAN names ", "FROM names"),
+    ("SCAN audit_log ", "ORDER BY seq DESC LIMIT 1"),
 ];
 
 thread_local! {
@@ -56,7 +56,7 @@ fn no_story_walks_through_the_books() {
     let mut found = Vec::new();
     for sql in statements {
         for step in walks(&connection, &sql) {
-            if !WALKS.iter().any(|(walk, part)| step.starts_with(walk) && sql.contains(part)) {
+            if !WALKS.iter().any(|(walk, part)| format!("{step} ").starts_with(walk) && sql.contains(part)) {
                 found.push(format!("{step}: {sql}"));
             }
         }
