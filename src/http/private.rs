@@ -8,7 +8,11 @@ use std::time::Duration;
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, WWW_AUTHENTICATE};
-use actix_web::{FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Resource, Responder, web};
+use actix_web::web::{FormConfig, QueryConfig};
+use actix_web::{
+    Error, FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Resource, Responder, ResponseError as _,
+    web,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::UnixMillis;
@@ -21,6 +25,9 @@ use crate::ops::overview::Scene;
 use crate::store::StoreError;
 use crate::store::reader::Reader;
 use crate::store::writer::Writer;
+
+/// The largest body that is read of who has passed a gate.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// How many may write at a time, so that a busy app leaves the webhooks their part of the writer.
 const WRITES_MAX: usize = 8;
@@ -195,6 +202,27 @@ where
     F::Output: Responder + 'static,
 {
     web::resource(path).route(web::post().to(handler)).default_service(web::to(|| async { method_not_allowed("POST") }))
+}
+
+/// How forms are read, and what is answered where one cannot be. The answer says nothing of what was sent.
+pub(super) fn forms(bytes_max: usize, answer: fn(Problem) -> Error) -> FormConfig {
+    FormConfig::default().limit(bytes_max).error_handler(move |error, _| {
+        let status = error.status_code();
+        let detail = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => "the form is too large",
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => "send a form, as `application/x-www-form-urlencoded`",
+            _ => "a field of the form is missing or cannot be read",
+        };
+        answer(Problem::new(status, "form", "No such form", detail))
+    })
+}
+
+/// What is answered where the parameters of a path cannot be read.
+pub(super) fn parameters(answer: fn(Problem) -> Error) -> QueryConfig {
+    QueryConfig::default().error_handler(move |error, _| {
+        let detail = "a parameter of the address cannot be read";
+        answer(Problem::new(error.status_code(), "parameter", "A parameter cannot be read", detail))
+    })
 }
 
 /// Another method than the path has.
