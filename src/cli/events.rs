@@ -61,10 +61,10 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
     /// Only events of this status
-    #[arg(long, value_parser = ["pending", "completed", "failed"])]
+    #[arg(long, value_parser = events::STATUSES)]
     status: Option<String>,
     /// Only events of this outcome
-    #[arg(long, value_parser = ["applied", "no_effect", "stale", "ignored"])]
+    #[arg(long, value_parser = events::OUTCOMES)]
     outcome: Option<String>,
     /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]

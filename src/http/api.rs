@@ -9,7 +9,7 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, Scope, web};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::clock::UnixMillis;
+use crate::clock::{self, UnixMillis};
 use crate::config;
 use crate::http::access::Visitor;
 use crate::http::private::{Private, method_not_allowed, reads};
@@ -167,8 +167,8 @@ struct EventsAsked {
 
 async fn list_events(private: web::Data<Private>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let asked: EventsAsked = query(&request)?;
-    one_of("status", asked.status.as_deref(), &["pending", "completed", "failed"])?;
-    one_of("outcome", asked.outcome.as_deref(), &["applied", "no_effect", "stale", "ignored"])?;
+    one_of("status", asked.status.as_deref(), &events::STATUSES)?;
+    one_of("outcome", asked.outcome.as_deref(), &events::OUTCOMES)?;
     let filter = Filter {
         status: asked.status,
         outcome: asked.outcome,
@@ -264,7 +264,7 @@ fn limit(asked: Option<i64>, usual: i64) -> Result<i64, Problem> {
 fn moment(since: Option<&str>, now: UnixMillis) -> Result<Option<i64>, Problem> {
     let Some(text) = since else { return Ok(None) };
     let duration = config::parse_duration(text).map_err(|error| bad_parameter(format!("since: {error}")))?;
-    Ok(Some(now / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
+    Ok(Some(clock::seconds_before(now, duration)))
 }
 
 /// The id of the account that an id or a reference names.

@@ -211,6 +211,8 @@ fn unknown_ids_and_odd_filters_are_pages_too() {
         ("/accounts?after=zzz&search=%25", 200),
         ("/findings?status=odd", 422),
         ("/findings?done=%3Cb%3E", 200),
+        ("/audit?before=x", 400),
+        ("/events?since=1h&since=2h", 400),
     ] {
         let answer = session.gets(target);
         assert_eq!(answer.status, status, "{target}");
@@ -241,19 +243,14 @@ fn with_a_failed_event() -> Billing {
 
 #[test]
 fn a_trial_tells_what_a_run_would_do_and_changes_nothing() {
-    let billing = open_to_all().spawn();
-    let unlisted = "UPDATE events SET status = 'failed', outcome = NULL, processed_at = NULL, attempts = 1, error_code = 'x', last_error = 'y'";
-    let note =
-        event(Shape::New, "evt_1", "customer.created", json!({ "id": "cus_1", "object": "customer", "metadata": {} }));
-    assert_eq!(billing.stripe_sends(&note).short(), "200 completed applied");
-    billing.somebody_runs(unlisted);
+    let billing = with_a_failed_event();
     let seen = || [billing.rows("SELECT * FROM v_events"), billing.rows("SELECT seq FROM v_audit")];
     let before = seen();
     let session = Session::begin(&billing);
     let answer = session.posts("/events/evt_1/try", &[]);
     assert_eq!(answer.status, 200, "{answer:?}");
     let page = text(&answer);
-    assert!(page.contains("Trial: ") && page.contains("nothing was written"), "{page}");
+    assert!(page.contains("Trial: would fail") && page.contains("nothing was written"), "{page}");
     assert_eq!(seen(), before);
 }
 
@@ -340,6 +337,24 @@ fn a_finding_is_acknowledged_with_a_reason() {
     let audit = billing.rows("SELECT actor, subject FROM v_audit WHERE action = 'finding.acknowledge'");
     assert_eq!(audit, ["operator:alice|in_1"]);
     assert!(session.page("/").contains("All is well"));
+}
+
+#[test]
+fn a_form_that_is_none_is_told_on_a_page() {
+    let billing = with_a_failed_event();
+    let posts = |content_type: &str, body: &str| {
+        billing.visitor("POST", "/events/evt_1/dismiss", &[&bearer(OPERATOR), content_type], body)
+    };
+    for (answer, status) in [
+        (posts("Content-Type: application/json", "{}"), 415),
+        (posts(FORM, "reason=x&reason=y"), 400),
+        (posts(FORM, &format!("reason={}", "x".repeat(70_000))), 413),
+    ] {
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{answer:?}");
+        assert!(text(&answer).contains("Not understood") && text(&answer).contains(" form"), "{answer:?}");
+    }
+    assert_eq!(billing.row("SELECT status FROM v_events"), "failed");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::parts::{
     Field, code, command, event as event_link, facts, looked_back, moment_or_dash, nothing, or_dash, path, query,
     sentence, table, text,
 };
-use super::shell::{Frame, answer, to_the_story};
+use super::shell::{Frame, answer, to_the_story, told};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
@@ -60,8 +60,7 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let done = asked.done.as_deref().and_then(|done| DONE.iter().find(|(word, _)| *word == done));
-    let above = html! { @if let Some((_, text)) = done { p.done role="status" { (text) } } };
+    let above = html! { @if let Some(text) = told(&DONE, asked.done.as_deref()) { p.done role="status" { (text) } } };
     page(&private, &frame, id.into_inner(), StatusCode::OK, &above, &Entry::fresh()?).await
 }
 

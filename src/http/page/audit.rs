@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, event, looked_back, moment, nothing, query, table, text};
+use super::parts::{Field, ROWS, event, given, looked_back, moment, nothing, query, table, text};
 use super::shell::Frame;
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
@@ -28,7 +28,6 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let filter = AuditFilter {
         account: given(&asked.account),
         event: given(&asked.event),

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::parts::{
     Field, account, code, command, event as event_link, facts, moment, nothing, or_dash, path, sentence, table, text,
 };
-use super::shell::{Frame, answer, to_the_story};
+use super::shell::{Frame, answer, to_the_story, told};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::domain::ids::EventId;
@@ -54,8 +54,7 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let done = asked.done.as_deref().and_then(|done| DONE.iter().find(|(word, _)| *word == done));
-    let beside = Beside { done: done.map(|(_, text)| *text), ..Beside::default() };
+    let beside = Beside { done: told(&DONE, asked.done.as_deref()), ..Beside::default() };
     page(&private, &frame, id.into_inner(), StatusCode::OK, &beside).await
 }
 

@@ -115,6 +115,11 @@ pub(super) fn moment_or_dash(at: Option<UnixSeconds>, now: UnixSeconds) -> Marku
     at.map_or_else(nothing, |at| moment(at, now))
 }
 
+/// What stands in a field of a form, unless it is blank.
+pub(super) fn given(text: &str) -> Option<String> {
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 /// Where a search ended before it had found enough.
 pub(super) fn looked_back(edge: Option<&Edge>, now: UnixSeconds) -> Markup {
     html! {
