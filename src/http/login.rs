@@ -20,7 +20,7 @@ const FORM_BYTES_MAX: usize = 4 << 10;
 /// The form, and what takes it.
 pub(super) fn login() -> Resource {
     reads(PATH, |_: HttpRequest| async { form(StatusCode::OK, None) })
-        .app_data(forms(FORM_BYTES_MAX, |problem| problem.into()))
+        .app_data(forms(FORM_BYTES_MAX, Into::into))
         .route(web::post().to(take))
         .default_service(web::to(|| async { method_not_allowed("GET, HEAD, POST") }))
 }
