@@ -277,7 +277,7 @@ fn account_named(reader: &Reader, name: &str) -> anyhow::Result<String> {
 
 /// Seconds of the moment that lies `since` before now.
 fn moment(since: Option<Duration>) -> Option<i64> {
-    since.map(|since| clock::now() / 1000 - seconds(since))
+    since.map(|since| clock::seconds_before(clock::now(), since))
 }
 
 /// Whole seconds.

@@ -35,7 +35,7 @@ pub use access::{Access, Token};
 pub use body::Budget;
 pub use deliveries::Deliveries;
 pub use gates::serve_private;
-pub use private::{Private, Turns};
+pub use private::{Private, Readers, Turns};
 pub use rejections::Rejections;
 
 /// How long a client may take for the head of its request.
@@ -45,7 +45,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// Connections at a time, for each worker; more wait in the backlog of the system.
-const CONNECTIONS_MAX: usize = 4_096;
+pub const CONNECTIONS_MAX: usize = 4_096;
 
 /// Everything that the public listener needs.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub fn serve_public(
     workers: usize,
     grace: Duration,
 ) -> std::io::Result<Server> {
-    serve(listener, workers, grace, move |routes| configure(routes, &public))
+    serve(listener, workers, CONNECTIONS_MAX, grace, move |routes| configure(routes, &public))
 }
 
 /// Serves `routes` with the limits of every listener of ours, until it is told to stop.
@@ -109,13 +109,14 @@ pub fn serve_public(
 pub fn serve(
     listener: TcpListener,
     workers: usize,
+    connections_max: usize,
     grace: Duration,
     routes: impl Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> std::io::Result<Server> {
     let server = HttpServer::new(move || App::new().configure(routes.clone()));
     Ok(server
         .workers(workers)
-        .max_connections(CONNECTIONS_MAX)
+        .max_connections(connections_max)
         .client_request_timeout(HEAD_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(grace.as_secs())

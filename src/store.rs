@@ -17,6 +17,7 @@ pub mod error;
 pub mod events;
 pub mod files;
 pub mod findings;
+pub mod found;
 pub mod fx;
 pub mod health;
 pub mod imports;

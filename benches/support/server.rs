@@ -72,7 +72,8 @@ async fn bare(config: &Config) {
         routes.app_data(verifier.clone());
         routes.route("/webhooks/stripe", web::post().to(verify_only));
     };
-    let server = http::serve(listener, WORKERS, Duration::from_secs(1), routes).expect("a server");
+    let server =
+        http::serve(listener, WORKERS, http::CONNECTIONS_MAX, Duration::from_secs(1), routes).expect("a server");
     stop_with_stdin(server.handle());
     server.await.expect("a good end");
 }

@@ -10,14 +10,16 @@ use tokio::task::JoinHandle;
 
 use crate::app::{self, PHASES, Surroundings};
 use crate::config::Config;
-use crate::http::{self, Access, Private, Public, Rejections, Token, Turns};
+use crate::http::{self, Access, Private, Public, Readers, Rejections, Token, Turns};
 use crate::jobs;
 use crate::ops::ingest::Rules;
 use crate::ops::overview::Scene;
-use crate::store::reader::Reader;
 
-/// Connections that answer questions: a page that reads at length does not hold up a look at the metrics.
-const READERS: u32 = 2;
+/// Connections for the app's accounts and the metrics, which no page holds up.
+const QUICK_READERS: u32 = 2;
+
+/// Connections for pages and lists, some of which read at length.
+const LIST_READERS: u32 = 2;
 
 /// A private listener that serves.
 #[derive(Debug)]
@@ -71,7 +73,8 @@ pub(super) fn start(
             trusted_proxies: config.server.trusted_proxies.clone(),
         },
         writer: public.writer.clone(),
-        reader: Reader::open(&config.database.path, READERS)?,
+        quick: Readers::open(&config.database.path, QUICK_READERS)?,
+        lists: Readers::open(&config.database.path, LIST_READERS)?,
         rules,
         public,
         turns: Turns::default(),

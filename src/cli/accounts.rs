@@ -9,6 +9,7 @@ use crate::ops::adjust::{self, Adjusted, Adjustment};
 use crate::ops::fresh;
 use crate::ops::reference::{self, Named, Naming};
 use crate::ops::story::{self, AccountStory};
+use crate::store::found::Edge;
 use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow, MoneyBackRow, SubscriptionRow};
 
 use super::output::{Output, Table, amount, or_dash, plain, time};
@@ -101,7 +102,7 @@ fn list(limit: i64, config: &Config, output: &Output) -> anyhow::Result<u8> {
         accounts
             .into_iter()
             .map(|account| {
-                let balances = views::balances(connection, Some(&account.account_id))?;
+                let balances = views::balances(connection, &account.account_id)?;
                 Ok(Listed { account, balances })
             })
             .collect()
@@ -163,9 +164,18 @@ fn render_story(story: &AccountStory) -> String {
     for row in &story.events {
         events.row(&[&time(row.received_at), &row.event_id, &row.kind, &row.status, &or_dash(row.outcome.as_deref())]);
     }
-    text.push_str(&format!("\nevents\n{}", events.render("none")));
-    text.push_str(&format!("\naudit\n{}", tables::audit(&story.audit)));
+    text.push_str(&format!("\nevents\n{}{}", events.render("none"), edge(story.events_edge.as_ref(), "events")));
+    text.push_str(&format!("\naudit\n{}{}", tables::audit(&story.audit), edge(story.audit_edge.as_ref(), "audit")));
     text
+}
+
+/// Where the search for rows ended, and which list goes on.
+fn edge(edge: Option<&Edge>, list: &str) -> String {
+    let told = |Edge { looked_back_to, before }: &Edge| {
+        let at = time(*looked_back_to);
+        format!("looked back to {at}; `billingd {list} list --account ID --before {}` goes on\n", plain(before))
+    };
+    edge.map(told).unwrap_or_default()
 }
 
 fn render_subscriptions(rows: &[SubscriptionRow]) -> String {

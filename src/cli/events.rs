@@ -13,6 +13,7 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::domain::ids::EventId;
 use crate::store::events::{self, EventRow, Filter};
+use crate::store::found::Found;
 use crate::store::unfinished::{self, Group};
 use crate::store::{StoreError, payload};
 use crate::stripe::wire;
@@ -60,10 +61,10 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
     /// Only events of this status; dead letters are failed ones, too
-    #[arg(long, value_parser = ["pending", "completed", "failed", "dead_letter"])]
+    #[arg(long, value_parser = events::STATUSES)]
     status: Option<String>,
     /// Only events of this outcome
-    #[arg(long, value_parser = ["applied", "no_effect", "stale", "ignored"])]
+    #[arg(long, value_parser = events::OUTCOMES)]
     outcome: Option<String>,
     /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
@@ -74,6 +75,9 @@ pub(super) struct ListArguments {
     /// Only events received in this time, such as 24h or 7d
     #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
     since: Option<Duration>,
+    /// Only events that come after this one in the list
+    #[arg(long, value_name = "EVENT", value_parser = values::event)]
+    before: Option<EventId>,
     /// At most so many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=100_000))]
     limit: i64,
@@ -113,15 +117,16 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> anyhow::
         kind: arguments.kind.clone(),
         account,
         since: super::moment(arguments.since),
-        before: None,
+        before: arguments.before.as_ref().map(ToString::to_string),
         limit: arguments.limit,
     };
-    let rows = reader.read(|connection| events::list(connection, &filter))?;
+    let Found { rows, edge } = reader.read(|connection| events::list(connection, &filter))?;
     if matches!(filter.status.as_deref(), Some("failed" | "pending" | "dead_letter")) && !rows.is_empty() {
         let groups = reader.read(|connection| unfinished::groups(connection, &filter))?;
         output.say(&format!("{}\n", render_groups(&groups, clock::now() / 1000)))?;
     }
     output.show(&rows, |rows| render_list(rows))?;
+    output.edge(edge.as_ref());
     Ok(DONE)
 }
 

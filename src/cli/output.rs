@@ -7,6 +7,7 @@ use serde::Serialize;
 
 pub(super) use crate::domain::words::age;
 pub(super) use crate::ops::words::{amount, plain, size, time};
+use crate::store::found::Edge;
 
 /// Where a command shows its result.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,14 @@ impl Output {
     /// Shows people something before the result; programs get only the result.
     pub(super) fn say(self, text: &str) -> anyhow::Result<()> {
         if self.json { Ok(()) } else { print(text) }
+    }
+
+    /// Tells, beside the result, where a search ended and how it goes on.
+    #[expect(clippy::print_stderr, reason = "programs that read the result must not read this")]
+    pub(super) fn edge(self, edge: Option<&Edge>) {
+        if let Some(Edge { looked_back_to, before }) = edge {
+            eprintln!("looked back to {}; the same with `--before {}` goes on", time(*looked_back_to), plain(before));
+        }
     }
 
     /// Tells why a command could not do its work.

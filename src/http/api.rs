@@ -9,7 +9,7 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, Scope, web};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 
-use crate::clock::UnixMillis;
+use crate::clock::{self, UnixMillis};
 use crate::config;
 use crate::http::access::Visitor;
 use crate::http::private::{Private, method_not_allowed, reads};
@@ -48,7 +48,8 @@ pub(super) fn operators(prefix: &str) -> Scope {
 }
 
 async fn account(private: web::Data<Private>, name: web::Path<String>) -> Result<HttpResponse, Problem> {
-    let state = private.read(move |reader| reader.read(|connection| Ok(story::state_of(connection, &name)))?).await?;
+    let state =
+        private.quick.read(move |reader| reader.read(|connection| Ok(story::state_of(connection, &name)))?).await?;
     Ok(HttpResponse::Ok().json(state))
 }
 
@@ -166,28 +167,29 @@ struct EventsAsked {
     kind: Option<String>,
     account: Option<String>,
     since: Option<String>,
+    before: Option<String>,
     limit: Option<i64>,
 }
 
 async fn list_events(private: web::Data<Private>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let asked: EventsAsked = query(&request)?;
-    one_of("status", asked.status.as_deref(), &["pending", "completed", "failed", "dead_letter"])?;
-    one_of("outcome", asked.outcome.as_deref(), &["applied", "no_effect", "stale", "ignored"])?;
+    one_of("status", asked.status.as_deref(), &events::STATUSES)?;
+    one_of("outcome", asked.outcome.as_deref(), &events::OUTCOMES)?;
     let filter = Filter {
         status: asked.status,
         outcome: asked.outcome,
         kind: asked.kind,
         account: account_named(&private, asked.account).await?,
         since: moment(asked.since.as_deref(), (private.clock)())?,
-        before: None,
+        before: asked.before,
         limit: limit(asked.limit, 50)?,
     };
-    let rows = private.read(move |reader| reader.read(|connection| events::list(connection, &filter))).await?;
-    Ok(HttpResponse::Ok().json(rows))
+    let found = private.lists.read(move |reader| reader.read(|connection| events::list(connection, &filter))).await?;
+    Ok(HttpResponse::Ok().json(found))
 }
 
 async fn event(private: web::Data<Private>, id: web::Path<String>) -> Result<HttpResponse, Problem> {
-    let story = private.read(move |reader| reader.read(|connection| story::of_event(connection, &id))).await?;
+    let story = private.lists.read(move |reader| reader.read(|connection| story::of_event(connection, &id))).await?;
     let story = story
         .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "unknown-event", "No such event", "no event has this id"))?;
     Ok(HttpResponse::Ok().json(story))
@@ -206,6 +208,7 @@ async fn list_findings(private: web::Data<Private>, request: HttpRequest) -> Res
     one_of("status", Some(&status), &["open", "acknowledged", "resolved", "all"])?;
     let limit = limit(asked.limit, 200)?;
     let rows = private
+        .lists
         .read(move |reader| {
             let status = Some(status.as_str()).filter(|status| *status != "all");
             reader.read(|connection| findings::list(connection, status, limit))
@@ -220,6 +223,7 @@ struct AuditAsked {
     account: Option<String>,
     event: Option<String>,
     since: Option<String>,
+    before: Option<i64>,
     limit: Option<i64>,
 }
 
@@ -229,11 +233,11 @@ async fn list_audit(private: web::Data<Private>, request: HttpRequest) -> Result
         account: account_named(&private, asked.account).await?,
         event: asked.event,
         since: moment(asked.since.as_deref(), (private.clock)())?,
-        before: None,
+        before: asked.before,
         limit: limit(asked.limit, 50)?,
     };
-    let rows = private.read(move |reader| reader.read(|connection| views::audit(connection, &filter))).await?;
-    Ok(HttpResponse::Ok().json(rows))
+    let found = private.lists.read(move |reader| reader.read(|connection| views::audit(connection, &filter))).await?;
+    Ok(HttpResponse::Ok().json(found))
 }
 
 /// The parameters of a request; one that is not known is refused, since it would choose nothing.
@@ -266,12 +270,15 @@ fn limit(asked: Option<i64>, usual: i64) -> Result<i64, Problem> {
 fn moment(since: Option<&str>, now: UnixMillis) -> Result<Option<i64>, Problem> {
     let Some(text) = since else { return Ok(None) };
     let duration = config::parse_duration(text).map_err(|error| bad_parameter(format!("since: {error}")))?;
-    Ok(Some(now / 1000 - i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
+    Ok(Some(clock::seconds_before(now, duration)))
 }
 
 /// The id of the account that an id or a reference names.
 async fn account_named(private: &Private, name: Option<String>) -> Result<Option<String>, Problem> {
     let Some(name) = name else { return Ok(None) };
-    let id = private.read(move |reader| reader.read(|connection| Ok(adjust::find_account(connection, &name)))?).await?;
+    let id = private
+        .lists
+        .read(move |reader| reader.read(|connection| Ok(adjust::find_account(connection, &name)))?)
+        .await?;
     Ok(Some(id.to_string()))
 }

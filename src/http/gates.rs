@@ -21,15 +21,15 @@ use serde::Deserialize;
 
 use crate::config::Scope;
 use crate::http::answer::see_other;
-use crate::http::private::{Private, forbidden, unauthorized};
+use crate::http::private::{BODY_BYTES_MAX, Private, forbidden, unauthorized};
 use crate::http::problem::Problem;
 use crate::http::{access, api, login, metrics, page, serve};
 
-/// The largest body that is read here.
-const BODY_BYTES_MAX: usize = 64 << 10;
-
 /// One thread reads requests and writes answers; whoever asks the database does it beside it.
 const WORKERS: usize = 1;
+
+/// How many may be connected at a time: a few people and programs, who are not many even with a browser each.
+const CONNECTIONS_MAX: usize = 128;
 
 /// On every answer, also on those of errors.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -49,7 +49,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 /// # Errors
 /// When the system does not let it listen.
 pub fn serve_private(private: Arc<Private>, listener: TcpListener, grace: Duration) -> std::io::Result<Server> {
-    serve(listener, WORKERS, grace, move |routes| configure(routes, &private))
+    serve(listener, WORKERS, CONNECTIONS_MAX, grace, move |routes| configure(routes, &private))
 }
 
 /// A branch of the routes, with its own answer to strangers.
@@ -105,7 +105,6 @@ fn configure(routes: &mut web::ServiceConfig, private: &Arc<Private>) {
     routes
         .app_data(web::Data::from(Arc::clone(private)))
         .app_data(web::PayloadConfig::new(BODY_BYTES_MAX))
-        .app_data(web::FormConfig::default().limit(BODY_BYTES_MAX))
         .app_data(web::PathConfig::default().error_handler(|_, _| no_such_path().into()))
         .service(all)
         .default_service(web::to(no_path));

@@ -9,14 +9,18 @@ use serde::Deserialize;
 use crate::http::access::{self, Token};
 use crate::http::answer::see_other;
 use crate::http::page::{self, mode};
-use crate::http::private::{Operator, Private, method_not_allowed, posts, reads};
+use crate::http::private::{Operator, Private, forms, method_not_allowed, posts, reads};
 
 /// Where to log in.
 pub(super) const PATH: &str = "/login";
 
+/// The most that is read of strangers, in bytes: a token is shorter.
+const FORM_BYTES_MAX: usize = 4 << 10;
+
 /// The form, and what takes it.
 pub(super) fn login() -> Resource {
     reads(PATH, |private: web::Data<Private>| async move { form(&private, StatusCode::OK, None) })
+        .app_data(forms(FORM_BYTES_MAX, Into::into))
         .route(web::post().to(take))
         .default_service(web::to(|| async { method_not_allowed("GET, HEAD, POST") }))
 }

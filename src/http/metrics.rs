@@ -36,7 +36,7 @@ pub(super) fn resource(path: &str) -> Resource {
 /// The database may be what is broken, so its numbers may be missing and the others are told all the same.
 async fn scrape(private: web::Data<Private>) -> HttpResponse {
     let now = (private.clock)();
-    let gauges = private.read(move |reader| reader.read(|connection| gauges::read(connection, now))).await;
+    let gauges = private.quick.read(move |reader| reader.read(|connection| gauges::read(connection, now))).await;
     let mut text = Exposition::default();
     process(&private, &mut text);
     traffic(&private, &mut text);

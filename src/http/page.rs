@@ -21,13 +21,15 @@ use actix_web::http::header::CONTENT_TYPE;
 use actix_web::{HttpResponse, Resource, ResponseError as _, web};
 
 use self::fault::Fault;
-use crate::http::private::{posts, reads};
+use crate::http::private::{BODY_BYTES_MAX, forms, parameters, posts, reads};
 
 pub(super) use shell::{document, mode};
 
 /// The pages.
 pub(super) fn configure(routes: &mut web::ServiceConfig) {
     routes
+        .app_data(forms(BODY_BYTES_MAX, |problem| Fault::from(problem).into()))
+        .app_data(parameters(|problem| Fault::from(problem).into()))
         .service(reads("/", home::show))
         .service(reads("/events", events::show))
         .service(reads("/events/{id}", event::show))

@@ -6,6 +6,7 @@ use actix_web::{HttpResponse, ResponseError};
 use serde_json::{Map, Value};
 
 use crate::store::StoreError;
+use crate::store::reader::READ_TIMEOUT;
 
 /// When to try again after a 503, in seconds.
 const RETRY_AFTER_S: &str = "5";
@@ -76,6 +77,9 @@ impl ResponseError for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        if error.is_timeout() {
+            return took_too_long();
+        }
         if error.is_environmental() {
             tracing::warn!(%error, "a request to the private listener was not done");
             return Self::unavailable("unavailable", "the database does not take this now; nothing has changed");
@@ -84,4 +88,13 @@ impl From<StoreError> for Problem {
         let detail = "this is a bug or a damaged database; the log says more";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Failed", detail)
     }
+}
+
+/// The same again would take as long, so no time is told to try again.
+fn took_too_long() -> Problem {
+    let detail = format!(
+        "to read this took longer than {} s and was given up; narrow it with `since` or `before`",
+        READ_TIMEOUT.as_secs()
+    );
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow", "Takes too long", detail)
 }

@@ -265,7 +265,7 @@ pub fn read(
             wal: readings.wal.bytes,
         },
         audit: AuditHead { seq: head.seq, hash: base16ct::lower::encode_string(&head.hash) },
-        lately: events::list(connection, &Filter { limit: LATELY_MAX, ..Filter::default() })?,
+        lately: events::list(connection, &Filter { limit: LATELY_MAX, ..Filter::default() })?.rows,
     })
 }
 

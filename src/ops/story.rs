@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::ops::adjust::{AdjustError, find_account};
 use crate::ops::remedy;
 use crate::store::events::{self, EventRow, Filter};
+use crate::store::found::Edge;
 use crate::store::views::{
     self, AccountRow, AuditFilter, AuditRow, BalanceRow, LedgerRow, MoneyBackRow, SubscriptionRow, TierChangeRow,
 };
@@ -35,7 +36,7 @@ pub fn state_of(connection: &Connection, name: &str) -> Result<AccountState, Adj
     let account = views::account(connection, id.as_str())?.ok_or_else(|| AdjustError::UnknownAccount(name.into()))?;
     Ok(AccountState {
         account,
-        balances: views::balances(connection, Some(id.as_str()))?,
+        balances: views::balances(connection, id.as_str())?,
         subscriptions: views::subscriptions(connection, id.as_str())?,
     })
 }
@@ -58,8 +59,14 @@ pub struct AccountStory {
     pub money_back: Vec<MoneyBackRow>,
     /// The newest, the one received last first.
     pub events: Vec<EventRow>,
+    /// Where the search for events ended before `limit` were found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_edge: Option<Edge>,
     /// The newest rows, the oldest of them first.
     pub audit: Vec<AuditRow>,
+    /// Where the search for audit rows ended before `limit` were found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_edge: Option<Edge>,
 }
 
 /// The story of an account, with at most `limit` entries, events and audit rows.
@@ -69,15 +76,19 @@ pub struct AccountStory {
 pub fn of_account(connection: &Connection, id: &str, limit: i64) -> Result<Option<AccountStory>, StoreError> {
     let Some(account) = views::account(connection, id)? else { return Ok(None) };
     let of_it = || Some(id.to_owned());
+    let events = events::list(connection, &Filter { account: of_it(), limit, ..Filter::default() })?;
+    let audit = views::audit(connection, &AuditFilter { account: of_it(), limit, ..AuditFilter::default() })?;
     Ok(Some(AccountStory {
         account,
-        balances: views::balances(connection, Some(id))?,
+        balances: views::balances(connection, id)?,
         subscriptions: views::subscriptions(connection, id)?,
-        tier_changes: views::tier_changes(connection, Some(id))?,
+        tier_changes: views::tier_changes(connection, id)?,
         entries: views::ledger(connection, id, limit)?,
         money_back: views::money_back(connection, id)?,
-        events: events::list(connection, &Filter { account: of_it(), limit, ..Filter::default() })?,
-        audit: views::audit(connection, &AuditFilter { account: of_it(), limit, ..AuditFilter::default() })?,
+        events: events.rows,
+        events_edge: events.edge,
+        audit: audit.rows,
+        audit_edge: audit.edge,
     }))
 }
 
@@ -121,7 +132,7 @@ pub fn of_event(connection: &Connection, id: &str) -> Result<Option<EventStory>,
         waits_for: waits_for.collect(),
         entries: views::ledger_of_event(connection, id)?,
         tier_changes: views::tier_changes_of_event(connection, id)?,
-        audit: views::audit(connection, &filter)?,
+        audit: views::audit(connection, &filter)?.rows,
         event,
     }))
 }

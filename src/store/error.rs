@@ -49,6 +49,12 @@ impl StoreError {
         Self::Unusable { path: path.into(), problem: problem.into() }
     }
 
+    /// A read took longer than it may.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted))
+    }
+
     /// Trouble with disk, memory or locks: it says nothing about the event at hand, and the same again may work.
     ///
     /// SQLite's general error ([`ErrorCode::Unknown`]) is none: it tells of a statement and its values, such as an

@@ -7,6 +7,7 @@ use crate::domain::decision::{Failure, Need, Outcome};
 use crate::domain::event::{Event, UnixSeconds};
 use crate::domain::ids::{AccountId, EventId};
 use crate::store::StoreError;
+use crate::store::found::{self, Edge, Found};
 
 /// Where an event came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,6 +367,12 @@ pub fn count_duplicates(connection: &Connection, id: &EventId, all: i64, late: i
     Ok(())
 }
 
+/// What a status may be in a [`Filter`], those first that a person should look at. Dead letters are failed ones, too.
+pub const STATUSES: [&str; 4] = ["dead_letter", "failed", "pending", "completed"];
+
+/// What `outcome` may be of a completed event.
+pub const OUTCOMES: [&str; 4] = ["applied", "no_effect", "stale", "ignored"];
+
 /// Which events to list. An empty filter lists all.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -445,48 +452,75 @@ impl EventRow {
     }
 }
 
-/// The events that a filter chooses, the one received last first.
+/// The events that a filter chooses, the one received last first. The open ones are few and have an index. Else one walks
+/// from the newest on; those of an account, a type or an outcome may be rare, so that walk has an end.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn list(connection: &Connection, filter: &Filter) -> Result<Vec<EventRow>, StoreError> {
-    let (source, received_at) = found_by(filter);
+pub fn list(connection: &Connection, filter: &Filter) -> Result<Found<EventRow>, StoreError> {
+    list_within(connection, filter, found::ROWS_MAX)
+}
+
+fn list_within(connection: &Connection, filter: &Filter, rows_max: i64) -> Result<Found<EventRow>, StoreError> {
+    let is_open = filter.status.as_deref().is_some_and(|status| status != "completed");
+    let is_rare = filter.account.is_some() || filter.kind.is_some() || filter.outcome.is_some();
+    let (source, end) = if is_open {
+        ("(SELECT * FROM events INDEXED BY events_open WHERE status <> 'completed') e", None)
+    } else {
+        let end = if is_rare { end_of_search(connection, filter, rows_max)? } else { None };
+        ("events e INDEXED BY events_received", end)
+    };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT v.* FROM {source} JOIN v_events v USING (event_id)
          WHERE (:status IS NULL OR e.status = :status OR :status = 'dead_letter' AND e.dead_letter)
            AND (:outcome IS NULL OR e.outcome = :outcome)
            AND (:type IS NULL OR e.type = :type) AND (:account IS NULL OR e.account_id = :account)
-           AND {received_at} >= coalesce(:since * 1000, 0)
-           AND {received_at} <= CASE WHEN :before IS NULL THEN 9223372036854775807
-                                ELSE (SELECT received_at FROM events WHERE event_id = :before) END
+           AND e.received_at >= max(coalesce(:since * 1000, 0), coalesce(:end, 0)) AND e.received_at <= {NEWEST}
            AND (:before IS NULL OR (e.received_at, e.created_at, e.event_id) <
                 (SELECT received_at, created_at, event_id FROM events WHERE event_id = :before))
-         ORDER BY {received_at} DESC, e.created_at DESC, e.event_id DESC
+         ORDER BY e.received_at DESC, e.created_at DESC, e.event_id DESC
          LIMIT :limit"
     ))?;
     let rows = statement.query_map(
         named_params! {
             ":status": filter.status, ":outcome": filter.outcome, ":type": filter.kind, ":account": filter.account,
-            ":since": filter.since, ":before": filter.before, ":limit": filter.limit,
+            ":since": filter.since, ":end": end, ":before": filter.before, ":limit": filter.limit,
         },
         EventRow::from_row,
     )?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let rows = rows.collect::<Result<_, _>>()?;
+    let edge = end.map(|end| edge_at(connection, end)).transpose()?;
+    Ok(Found::new(rows, filter.limit, edge))
 }
 
-/// Where to look for what a filter chooses, and the time by which it is looked for. The open ones are few and have an
-/// index. Else one walks from the newest on, but not to find those of an account, a type or an outcome, which may be rare:
-/// to read all events in their order (with a `+`, which hides the index) is sooner done than to look up each.
-fn found_by(filter: &Filter) -> (&'static str, &'static str) {
-    let is_open = filter.status.as_deref().is_some_and(|status| status != "completed");
-    let is_rare = filter.account.is_some() || filter.kind.is_some() || filter.outcome.is_some();
-    if is_open {
-        ("(SELECT * FROM events INDEXED BY events_open WHERE status <> 'completed') e", "e.received_at")
-    } else if is_rare && filter.since.is_none() {
-        ("events e", "+e.received_at")
-    } else {
-        ("events e INDEXED BY events_received", "e.received_at")
-    }
+/// What stands before an event in the list was received at its time or earlier.
+const NEWEST: &str = "CASE WHEN :before IS NULL THEN 9223372036854775807
+                      ELSE (SELECT received_at FROM events WHERE event_id = :before) END";
+
+/// The time down to which one looks through `rows_max` events, besides those of its own millisecond and of that of the
+/// event before: so each search gets further. `None`: there are fewer.
+fn end_of_search(connection: &Connection, filter: &Filter, rows_max: i64) -> Result<Option<UnixMillis>, StoreError> {
+    Ok(connection
+        .prepare_cached(&format!(
+            "SELECT received_at FROM events INDEXED BY events_received
+             WHERE received_at >= coalesce(:since * 1000, 0) AND received_at < {NEWEST}
+             ORDER BY received_at DESC LIMIT 1 OFFSET :rows"
+        ))?
+        .query_row(named_params! { ":since": filter.since, ":before": filter.before, ":rows": rows_max }, |row| {
+            row.get(0)
+        })
+        .optional()?)
+}
+
+/// The last event of the list that was received at `end`.
+fn edge_at(connection: &Connection, end: UnixMillis) -> Result<Edge, StoreError> {
+    let before = connection
+        .prepare_cached(
+            "SELECT event_id FROM events INDEXED BY events_received WHERE received_at = :end
+             ORDER BY created_at, event_id LIMIT 1",
+        )?
+        .query_row(named_params! { ":end": end }, |row| row.get(0))?;
+    Ok(Edge { looked_back_to: end / 1000, before })
 }
 
 /// One event.
@@ -515,4 +549,38 @@ pub fn last_delivery(connection: &Connection) -> Result<Option<UnixSeconds>, Sto
 /// [`StoreError::Sql`].
 pub fn count(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.query_row("SELECT count(*) FROM events", [], |row| row.get(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::open::{self, Binding};
+
+    /// Thirty events of ten milliseconds, three of each; a search of four rows ends in the middle of one.
+    #[test]
+    fn a_search_that_goes_on_finds_each_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let binding = Binding { livemode: true, connected_account: None };
+        let books = open::server(&folder.path().join("books.db"), &binding).unwrap().connection;
+        let events = "WITH RECURSIVE n(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM n WHERE n < 129)
+             INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
+             SELECT 'evt_' || n, 'webhook', iif(n % 7 = 0, 'rare', 't'), 'completed', 'applied', 1, -n, n / 3, 0, 0 FROM n";
+        books.execute_batch(events).unwrap();
+        let (mut before, mut seen, mut searches) = (None, Vec::new(), 0);
+        loop {
+            let filter = Filter { kind: Some("rare".into()), before, limit: 9, ..Filter::default() };
+            let found = list_within(&books, &filter, 4).unwrap();
+            seen.extend(found.rows.into_iter().map(|row| row.event_id));
+            searches += 1;
+            let Some(edge) = found.edge else { break };
+            before = Some(edge.before);
+        }
+        assert_eq!(seen, ["evt_126", "evt_119", "evt_112", "evt_105"]);
+        assert_eq!(searches, 6, "each looks through two milliseconds");
+        let enough = Filter { kind: Some("t".into()), limit: 2, ..Filter::default() };
+        assert_eq!(list_within(&books, &enough, 4).unwrap().edge, None);
+        let all = Filter { limit: 100, ..Filter::default() };
+        let found = list_within(&books, &all, 4).unwrap();
+        assert_eq!((found.rows.len(), found.edge), (30, None), "what is not rare is not searched for");
+    }
 }

@@ -4,7 +4,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
 use crate::domain::event::UnixSeconds;
-use crate::store::StoreError;
+use crate::store::found::{self, Edge, Found};
+use crate::store::{StoreError, audit};
 
 /// An account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -124,15 +125,14 @@ fn account_row(row: &Row<'_>) -> rusqlite::Result<AccountRow> {
     })
 }
 
-/// The balances of one account, or (`None`) of all.
+/// The balances of an account.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn balances(connection: &Connection, account: Option<&str>) -> Result<Vec<BalanceRow>, StoreError> {
+pub fn balances(connection: &Connection, account: &str) -> Result<Vec<BalanceRow>, StoreError> {
     collect(
         connection,
-        "SELECT account_id, unit, balance, available FROM v_balances
-         WHERE :account IS NULL OR account_id = :account ORDER BY account_id, unit",
+        "SELECT account_id, unit, balance, available FROM v_balances WHERE account_id = :account ORDER BY unit",
         named_params! { ":account": account },
         |row| {
             Ok(BalanceRow {
@@ -232,15 +232,15 @@ pub struct TierChangeRow {
     pub at: UnixSeconds,
 }
 
-/// The changes of an account's tier, or (`None`) of all, the oldest first.
+/// The changes of an account's tier, the oldest first.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn tier_changes(connection: &Connection, account: Option<&str>) -> Result<Vec<TierChangeRow>, StoreError> {
+pub fn tier_changes(connection: &Connection, account: &str) -> Result<Vec<TierChangeRow>, StoreError> {
     collect(
         connection,
         "SELECT account_id, from_tier, to_tier, source_event_id, at FROM v_tier_changes
-         WHERE :account IS NULL OR account_id = :account ORDER BY at, account_id",
+         WHERE account_id = :account ORDER BY at",
         named_params! { ":account": account },
         tier_change_row,
     )
@@ -308,13 +308,13 @@ pub fn money_back(connection: &Connection, account: &str) -> Result<Vec<MoneyBac
                         JOIN invoice_payments p ON p.invoice_id = c.invoice_id
                         WHERE r.root LIKE 'grant:checkout:%')
          SELECT 'refund' AS kind, refund_id AS id, root, amount, currency, status
-         FROM names JOIN refunds ON payment_intent = name
+         FROM names CROSS JOIN refunds ON payment_intent = name
          UNION
-         SELECT 'refund', refund_id, root, amount, currency, status FROM names JOIN refunds ON charge_id = name
+         SELECT 'refund', refund_id, root, amount, currency, status FROM names CROSS JOIN refunds ON charge_id = name
          UNION
-         SELECT 'dispute', dispute_id, root, amount, currency, status FROM names JOIN disputes ON payment_intent = name
+         SELECT 'dispute', dispute_id, root, amount, currency, status FROM names CROSS JOIN disputes ON payment_intent = name
          UNION
-         SELECT 'dispute', dispute_id, root, amount, currency, status FROM names JOIN disputes ON charge_id = name
+         SELECT 'dispute', dispute_id, root, amount, currency, status FROM names CROSS JOIN disputes ON charge_id = name
          ORDER BY 1, 2",
         named_params! { ":account": account },
         |row| {
@@ -345,27 +345,58 @@ pub struct AuditFilter {
     pub limit: i64,
 }
 
-/// Rows of the audit log, the oldest first.
+/// Rows of the audit log, the oldest first. Those of an event are looked up. Those of an account are looked for from the
+/// newest row on, and so is the time from which on rows are asked for; that walk has an end.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
-pub fn audit(connection: &Connection, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
-    collect(
+pub fn audit(connection: &Connection, filter: &AuditFilter) -> Result<Found<AuditRow>, StoreError> {
+    audit_within(connection, filter, found::ROWS_MAX)
+}
+
+fn audit_within(connection: &Connection, filter: &AuditFilter, rows_max: i64) -> Result<Found<AuditRow>, StoreError> {
+    let before = filter.before.unwrap_or(audit::head(connection)?.seq.saturating_add(1));
+    let is_searched = filter.event.is_none() && (filter.account.is_some() || filter.since.is_some());
+    let end = if is_searched { before.saturating_sub(rows_max) } else { 0 };
+    let of_event = if filter.event.is_some() { OF_EVENT } else { "" };
+    let rows = collect(
         connection,
-        "SELECT * FROM (
-             SELECT seq, at, actor, action, subject, event_id, detail FROM v_audit
-             WHERE (:account IS NULL OR subject = :account
-                    OR event_id IN (SELECT event_id FROM v_events WHERE account_id = :account))
-               AND (:event IS NULL OR event_id = :event) AND (:since IS NULL OR at >= :since)
-               AND seq < coalesce(:before, 9223372036854775807)
-             ORDER BY seq DESC LIMIT :limit)
-         ORDER BY seq",
+        &format!(
+            "SELECT * FROM (
+                 SELECT seq, at, actor, action, subject, event_id, detail FROM v_audit a
+                 WHERE seq >= :end AND seq < :before AND (:since IS NULL OR at >= :since)
+                   AND (:account IS NULL OR subject = :account
+                        OR (SELECT account_id FROM events e WHERE e.event_id = a.event_id) = :account)
+                   AND (:event IS NULL OR event_id = :event) {of_event}
+                 ORDER BY seq DESC LIMIT :limit)
+             ORDER BY seq"
+        ),
         named_params! {
-            ":account": filter.account, ":event": filter.event, ":since": filter.since, ":before": filter.before,
+            ":account": filter.account, ":event": filter.event, ":since": filter.since, ":before": before, ":end": end,
             ":limit": filter.limit,
         },
         audit_row,
-    )
+    )?;
+    let edge =
+        if end > 1 { edge_at(connection, end)?.filter(|edge| filter.since <= Some(edge.looked_back_to)) } else { None };
+    Ok(Found::new(rows, filter.limit, edge))
+}
+
+/// An event that ran wrote its rows when it was processed. What else became of it is rare, and is called `event.…`.
+const OF_EVENT: &str = "AND seq IN (
+    SELECT seq FROM audit_log INDEXED BY audit_log_at
+    WHERE event_id = :event AND at = (SELECT processed_at / 1000 FROM events WHERE event_id = :event)
+    UNION ALL
+    SELECT seq FROM audit_log INDEXED BY audit_log_event
+    WHERE event_id = :event AND action >= 'event.' AND action < 'event/')";
+
+fn edge_at(connection: &Connection, seq: i64) -> Result<Option<Edge>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT at FROM audit_log WHERE seq = :seq")?
+        .query_row(named_params! { ":seq": seq }, |row| {
+            Ok(Edge { looked_back_to: row.get("at")?, before: seq.to_string() })
+        })
+        .optional()?)
 }
 
 pub(super) fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
@@ -389,4 +420,37 @@ pub(super) fn collect<T>(
     let mut statement = connection.prepare_cached(sql)?;
     let rows = statement.query_map(parameters, |row| from_row(row))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::audit::Record;
+    use crate::store::open::{self, Binding};
+
+    #[test]
+    fn a_search_through_the_audit_log_says_where_it_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let binding = Binding { livemode: true, connected_account: None };
+        let books = open::server(&folder.path().join("books.db"), &binding).unwrap().connection;
+        for at in 1..=30 {
+            let subject = if at % 10 == 1 { "cus_1" } else { "cus_2" };
+            let record = Record { at, actor: "stripe", action: "grant", subject, event_id: None, detail: "{}" };
+            audit::append(&books, audit::head(&books).unwrap(), &record).unwrap();
+        }
+        let seen = |filter: AuditFilter| {
+            let found = audit_within(&books, &filter, 12).unwrap();
+            let edge = found.edge.map(|edge| (edge.looked_back_to, edge.before));
+            (found.rows.iter().map(|row| row.seq).collect::<Vec<_>>(), edge)
+        };
+        let of = |before| AuditFilter { account: Some("cus_1".into()), before, limit: 9, ..AuditFilter::default() };
+        assert_eq!(seen(of(None)), (vec![21], Some((19, "19".into()))));
+        assert_eq!(seen(of(Some(19))), (vec![11], Some((7, "7".into()))));
+        assert_eq!(seen(of(Some(7))), (vec![1], None));
+        assert_eq!(seen(AuditFilter { limit: 1, ..of(None) }), (vec![21], None), "it found enough");
+        let since = |since| AuditFilter { since: Some(since), limit: 99, ..AuditFilter::default() };
+        assert_eq!(seen(since(29)), (vec![29, 30], None), "all since then was looked through");
+        assert_eq!(seen(since(5)).1, Some((19, "19".into())));
+        assert_eq!(seen(AuditFilter { limit: 99, ..AuditFilter::default() }).0.len(), 30, "nothing is searched for");
+    }
 }

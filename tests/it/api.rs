@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cli::run;
 use super::fixtures::{Shape, customer, event, invoice, invoice_paid, nth_invoice_paid, subscription};
-use super::harness::{Answer, Billing};
+use super::harness::{Answer, Billing, gated_clock, wait_until};
 use super::visitor::{APP, METRICS, OPERATOR, bearer, open_to_all};
 
 const JSON: &str = "Content-Type: application/json";
@@ -320,6 +320,61 @@ fn while_the_database_takes_no_writes_an_app_is_told_to_come_again() {
     assert_eq!(billing.rows("SELECT amount FROM v_ledger"), ["5"]);
 }
 
+/// A turn belongs to the work, which goes on when nobody waits for its answer any more.
+#[test]
+fn behind_a_stuck_writer_only_so_many_work_as_have_a_turn() {
+    gated_clock!(GATE, clock);
+    let billing = open_to_all().clock(clock).with("server.request_timeout", "1s").spawn();
+    meets(&billing, "evt_1", "cus_1", "user-1");
+    GATE.close();
+    let at_once = |names: std::ops::Range<usize>| {
+        std::thread::scope(|scope| {
+            let billing = &billing;
+            let all: Vec<_> = names.map(|name| scope.spawn(move || gives(billing, &format!("k{name}"), 1))).collect();
+            all.into_iter().map(|one| problem(&one.join().expect("an answer"))).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(at_once(0..8), ["503 timeout"; 8], "they have all the turns");
+    assert_eq!(at_once(8..14), ["503 timeout"; 6], "they wait for one");
+    assert_eq!(billing.asks(APP, "/api/v1/accounts/cus_1").status, 200, "reading goes on");
+    assert_eq!(billing.asks(METRICS, "/metrics").status, 200);
+    GATE.open();
+    wait_until("all who had a turn are done", || gives(&billing, "last", 100).status < 300);
+    assert_eq!(billing.row("SELECT balance FROM v_balances"), "108", "who had no turn has changed nothing");
+}
+
+/// Two pages that take long are all that is read at a time, but for the accounts and the metrics.
+#[test]
+fn what_reads_at_length_holds_up_no_app_and_is_told_to_ask_for_less() {
+    let mut billing = open_to_all().spawn();
+    billing.is_broken_on_purpose();
+    meets(&billing, "evt_1", "cus_1", "user-1");
+    billing.somebody_runs(
+        "DROP VIEW v_audit;
+         CREATE VIEW v_audit AS
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n)
+         SELECT n AS seq, n AS at, '' AS actor, '' AS action, '' AS subject, '' AS event_id, '' AS detail FROM n WHERE n < 0",
+    );
+    let answered = std::thread::scope(|scope| {
+        let lists = ["/audit", "/api/v1/audit"].map(|path| scope.spawn(|| billing.asks(OPERATOR, path)));
+        let mut answered = 0;
+        while !lists.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            assert_eq!(billing.asks(APP, "/api/v1/accounts/cus_1").status, 200);
+            let metrics = billing.asks(METRICS, "/metrics").body.to_string();
+            assert!(metrics.contains("billingd_database_readable 1"), "{metrics}");
+            answered += 1;
+        }
+        let [page, list] = lists.map(|list| list.join().expect("an answer"));
+        assert_eq!((page.status, problem(&list).as_str()), (503, "503 slow"));
+        for answer in [page, list] {
+            assert!(answer.body.to_string().contains("took longer than 5 s"), "{answer:?}");
+            assert_eq!(answer.header("retry-after"), None, "the same again takes as long");
+        }
+        answered
+    });
+    assert!(answered > 10, "they were answered meanwhile: {answered}");
+}
+
 #[test]
 fn operators_are_told_what_the_commands_print() {
     let billing = open_to_all()
@@ -355,14 +410,15 @@ fn operators_are_told_what_the_commands_print() {
         ("audit?limit=2", &["audit", "list", "--limit", "2"]),
     ] {
         let told = billing.asks(OPERATOR, &format!("/api/v1/{path}"));
-        assert_eq!((told.status, &told.body), (200, &prints(arguments)), "{path}");
+        let rows = told.body.get("rows").unwrap_or(&told.body);
+        assert_eq!((told.status, rows), (200, &prints(arguments)), "{path}");
         for token in [APP, METRICS] {
             assert_eq!(billing.asks(token, &format!("/api/v1/{path}")).status, 403, "{path}");
         }
     }
     assert_eq!(billing.asks(OPERATOR, "/api/v1/findings").body.as_array().map(Vec::len), Some(1));
-    assert_eq!(billing.asks(OPERATOR, "/api/v1/events?since=1s").body.as_array().map(Vec::len), Some(5));
-    assert_eq!(billing.asks(OPERATOR, "/api/v1/audit?since=1h").body, prints(&["audit", "list"]));
+    assert_eq!(billing.asks(OPERATOR, "/api/v1/events?since=1s").body["rows"].as_array().map(Vec::len), Some(5));
+    assert_eq!(billing.asks(OPERATOR, "/api/v1/audit?since=1h").body["rows"], prints(&["audit", "list"]));
     assert_eq!(problem(&billing.asks(OPERATOR, "/api/v1/events/evt_9")), "404 unknown-event");
     assert_eq!(problem(&billing.asks(OPERATOR, "/api/v1/events?account=cus_9")), "404 unknown-account");
 }

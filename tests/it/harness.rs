@@ -386,6 +386,9 @@ impl Drop for Billing {
         assert_eq!(rows(&self.outside(), "PRAGMA integrity_check"), ["ok"]);
         if !self.broken_on_purpose {
             assert_eq!(self.violations(), Vec::<String>::new());
+            let unfound = "SELECT a.seq FROM audit_log a JOIN events e USING (event_id)
+                           WHERE a.action NOT LIKE 'event.%' AND a.at <> e.processed_at / 1000";
+            assert_eq!(self.rows(unfound), [""; 0], "rows of an event that its story leaves out");
         }
         assert!(self.folder.path().exists());
     }

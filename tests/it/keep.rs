@@ -230,7 +230,8 @@ fn a_backup_of_an_older_schema_is_restored_as_one_of_the_newest() {
     let folder = tempfile::tempdir().unwrap();
     let (target, database) = (folder.path().join("books.backup"), folder.path().join("books.db"));
     backs_up(&billing, &target).expect("a backup");
-    let first = "DROP TABLE alerts; DROP TABLE deliveries; DROP INDEX events_dead; DROP INDEX events_received; DROP INDEX events_delivered;
+    let first = "DROP TABLE alerts; DROP TABLE deliveries; DROP INDEX events_dead; DROP INDEX events_received; 
+                 DROP INDEX events_delivered; DROP INDEX audit_log_at; DROP INDEX audit_log_event;
                  ALTER TABLE event_payloads DROP COLUMN object_told_at; DROP VIEW v_references;
                  PRAGMA user_version = 1";
     open_outside(&target).execute_batch(first).expect("books of the first schema");

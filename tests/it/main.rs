@@ -27,6 +27,7 @@ mod metrics;
 mod model;
 mod order_free;
 mod page;
+mod plans;
 mod private;
 mod reap;
 mod reconcile;

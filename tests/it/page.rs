@@ -7,6 +7,7 @@ use billingd::ops::overview::{self, Scene};
 use billingd::store::events::{self, Filter};
 use serde_json::json;
 
+use super::cli::run;
 use super::fixtures::{Shape, event, invoice_paid};
 use super::harness::{Answer, Billing, NOW, PATH};
 use super::visitor::{OPERATOR, bearer, open_to_all};
@@ -224,6 +225,8 @@ fn unknown_ids_and_odd_filters_are_pages_too() {
         ("/findings?status=odd", 422),
         ("/findings?done=%3Cb%3E", 200),
         ("/nothing/here", 404),
+        ("/audit?before=x", 400),
+        ("/events?since=1h&since=2h", 400),
     ] {
         let answer = session.gets(target);
         assert_eq!(answer.status, status, "{target}");
@@ -298,19 +301,14 @@ fn with_a_failed_event() -> Billing {
 
 #[test]
 fn a_trial_tells_what_a_run_would_do_and_changes_nothing() {
-    let billing = open_to_all().spawn();
-    let unlisted = "UPDATE events SET status = 'failed', outcome = NULL, processed_at = NULL, attempts = 1, error_code = 'x', last_error = 'y'";
-    let note =
-        event(Shape::New, "evt_1", "customer.created", json!({ "id": "cus_1", "object": "customer", "metadata": {} }));
-    assert_eq!(billing.stripe_sends(&note).short(), "200 completed applied");
-    billing.somebody_runs(unlisted);
+    let billing = with_a_failed_event();
     let seen = || [billing.rows("SELECT * FROM v_events"), billing.rows("SELECT seq FROM v_audit")];
     let before = seen();
     let session = Session::begin(&billing);
     let answer = session.posts("/events/evt_1/try", &[]);
     assert_eq!(answer.status, 200, "{answer:?}");
     let page = text(&answer);
-    assert!(page.contains("Trial: ") && page.contains("nothing was written"), "{page}");
+    assert!(page.contains("Trial: would fail") && page.contains("nothing was written"), "{page}");
     assert_eq!(seen(), before);
 }
 
@@ -452,6 +450,24 @@ fn a_finding_that_is_another_by_now_is_not_acknowledged() {
 }
 
 #[test]
+fn a_form_that_is_none_is_told_on_a_page() {
+    let billing = with_a_failed_event();
+    let posts = |content_type: &str, body: &str| {
+        billing.visitor("POST", "/events/evt_1/dismiss", &[&bearer(OPERATOR), content_type], body)
+    };
+    for (answer, status) in [
+        (posts("Content-Type: application/json", "{}"), 415),
+        (posts(FORM, "reason=x&reason=y"), 400),
+        (posts(FORM, &format!("reason={}", "x".repeat(70_000))), 413),
+    ] {
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{answer:?}");
+        assert!(text(&answer).contains("Not understood") && text(&answer).contains(" form"), "{answer:?}");
+    }
+    assert_eq!(billing.row("SELECT status FROM v_events"), "failed");
+}
+
+#[test]
 fn no_form_is_taken_without_its_csrf() {
     let billing = with_a_failed_event();
     billing.somebody_runs(&format!(
@@ -563,7 +579,8 @@ fn neither_the_first_screen_nor_a_next_page_walks_through_all_events() {
     connection.progress_handler(20_000, Some(|| true)).expect("a limit");
     let seen = overview::read(&connection, &scene, None, NOW * 1000).expect("the first screen");
     assert_eq!((seen.received.last_at, seen.lately.len()), (Some(10), 20));
-    let list = |filter: Filter| events::list(&connection, &Filter { limit: 20, ..filter }).map(|rows| rows.len());
+    let list =
+        |filter: Filter| events::list(&connection, &Filter { limit: 20, ..filter }).map(|found| found.rows.len());
     let before = Some("evt_15000".to_owned());
     assert_eq!(list(Filter { before: before.clone(), ..Filter::default() }).expect("a page"), 20);
     let completed = Some("completed".to_owned());
@@ -571,4 +588,50 @@ fn neither_the_first_screen_nor_a_next_page_walks_through_all_events() {
     assert_eq!(list(Filter { status: Some("failed".into()), ..Filter::default() }).expect("a page"), 0);
     assert_eq!(list(Filter { before: Some("evt_0".into()), ..Filter::default() }).expect("a page"), 0);
     list(Filter { kind: Some("rare".into()), ..Filter::default() }).expect_err("this one does");
+}
+
+/// What is rare is looked for in so many events at a time; each door says so, and goes on.
+#[test]
+fn a_search_through_large_books_ends_and_goes_on() {
+    let billing = open_to_all().spawn();
+    let customer = json!({ "id": "cus_1", "object": "customer", "metadata": {} });
+    assert_eq!(billing.stripe_sends(&event(Shape::New, "evt_1", "customer.created", customer)).status, 200);
+    billing.somebody_runs(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1000001 UNION ALL SELECT n + 1 FROM n WHERE n < 1200010)
+         INSERT INTO events (event_id, source, type, status, outcome, livemode, created_at, received_at, tried_at, processed_at)
+         SELECT 'evt_' || n, 'webhook', 't', 'completed', 'ignored', 0, 0, {NOW} * 1000 + n, 0, 0 FROM n"
+    ));
+    let session = Session::begin(&billing);
+    let pages = follow(&session, "/events?account=cus_1");
+    assert_eq!(pages.len(), 2);
+    assert!(pages[0].contains("Looked back to") && !pages[0].contains("evt_1<"), "{}", pages[0]);
+    assert!(pages[1].contains("evt_1<") && !pages[1].contains("Looked back to"), "{}", pages[1]);
+    assert!(session.page("/accounts/cus_1").contains("Looked back to"));
+    let told = billing.asks(OPERATOR, "/api/v1/events?type=customer.created").body;
+    assert_eq!((&told["rows"], told["before"].as_str()), (&json!([]), Some("evt_1000010")), "{told}");
+    let told = billing.asks(OPERATOR, "/api/v1/events?type=customer.created&before=evt_1000010").body;
+    assert_eq!((&told["rows"][0]["event_id"], &told["before"]), (&json!("evt_1"), &json!(null)));
+    let folder = billing.config_file().parent().expect("a folder").to_owned();
+    let ran = run(&folder, &["--config", "billingd.toml", "events", "list", "--outcome", "applied"]);
+    assert!(
+        ran.out.contains("no events") && ran.err.contains("`--before evt_1000010` goes on"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+}
+
+#[test]
+fn a_replay_that_ran_is_told_although_what_it_woke_cannot_run() {
+    let billing = open_to_all().spawn();
+    let note = event(Shape::New, "evt_1", "unknown.type", json!({ "id": "x_1", "object": "x" }));
+    assert_eq!(billing.stripe_sends(&note).short(), "200 completed ignored");
+    billing.somebody_runs(&format!(
+        "INSERT INTO events (event_id, source, type, status, needs, woken, livemode, created_at, received_at, tried_at)
+         VALUES ('evt_2', 'webhook', 't', 'pending', 'payment:pi_1', 1, 0, {NOW}, {NOW} * 1000, {NOW} * 1000);
+         CREATE TRIGGER stuck BEFORE UPDATE OF woken ON events WHEN OLD.woken = 1 BEGIN SELECT RAISE(ABORT, 'stuck'); END"
+    ));
+    let page = Session::begin(&billing).does("/events/evt_1/replay", &[]);
+    assert!(page.contains("It has run again"), "{page}");
+    billing.somebody_runs("DROP TRIGGER stuck; UPDATE events SET woken = 0");
 }

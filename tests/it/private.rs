@@ -1,5 +1,6 @@
 //! The door and the gates of the private listener, attacked.
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -253,6 +254,14 @@ fn only_an_operators_token_logs_in() {
     }
     assert_eq!(billing.visitor("POST", "/login", &["Content-Type: text/plain"], "token=x").status, 415);
     assert_eq!(billing.visitor("POST", "/login", &[FORM], &format!("token={}", "x".repeat(70_000))).status, 413);
+    let long = billing.visitor("POST", "/login", &[FORM], &format!("token={}", "x".repeat(5_000)));
+    assert_eq!(
+        (long.status, &long.body["type"]),
+        (413, &"urn:billingd:problem:form".into()),
+        "a stranger is not heard out"
+    );
+    let other = billing.visitor("POST", "/login", &[FORM], "x=y");
+    assert_eq!((other.status, &other.body["type"]), (400, &"urn:billingd:problem:form".into()));
     let put = billing.visitor("PUT", "/login", &[FORM], "token=x");
     assert_eq!((put.status, put.header("allow")), (405, Some("GET, HEAD, POST")));
 }
@@ -269,6 +278,20 @@ fn a_session_is_secure_if_a_trusted_proxy_says_so() {
     assert!(!is_secure(trusting(), &[]));
     assert!(!is_secure(open_to_all(), &[https]), "anybody can say so");
     assert!(!is_secure(open_to_all().with("server.trusted_proxies", "[\"10.0.0.1\"]"), &[https]));
+}
+
+#[test]
+fn only_so_many_are_connected_at_a_time() {
+    let billing = open_to_all().spawn();
+    let address = billing.admin_address().expect("a token");
+    let idle: Vec<TcpStream> = (0..128).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+    let mut next = TcpStream::connect(address).expect("a connection that the system has taken");
+    next.set_read_timeout(Some(Duration::from_millis(300))).expect("a time limit");
+    next.write_all(b"GET /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
+    next.read(&mut [0; 1]).expect_err("nobody has read it");
+    drop(idle);
+    next.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+    assert_eq!(next.read(&mut [0; 1]).expect("an answer"), 1);
 }
 
 static SECONDS: AtomicI64 = AtomicI64::new(NOW);

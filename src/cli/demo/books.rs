@@ -33,7 +33,7 @@ pub(super) struct Books {
 
 impl Books {
     pub(super) fn read(connection: &Connection) -> Result<Self, StoreError> {
-        let events = events::list(connection, &Filter { limit: ROWS_MAX, ..Filter::default() })?;
+        let events = events::list(connection, &Filter { limit: ROWS_MAX, ..Filter::default() })?.rows;
         let mut books = Self {
             events: events.len(),
             repeats: events.iter().map(|event| event.duplicates).sum(),
@@ -41,15 +41,12 @@ impl Books {
         };
         for account in views::accounts(connection, &AccountFilter { limit: ROWS_MAX, ..AccountFilter::default() })? {
             books.add_entries(connection, &account.account_id)?;
+            books.add_tier_changes(connection, &account.account_id)?;
             let name = account.reference.unwrap_or_else(|| account.account_id.clone());
-            for row in views::balances(connection, Some(&account.account_id))? {
+            for row in views::balances(connection, &account.account_id)? {
                 let (account_id, unit, balance) = (row.account_id, row.unit, row.balance);
                 books.balances.push(Balance { name: name.clone(), account_id, unit, balance });
             }
-        }
-        let changes = views::tier_changes(connection, None)?.len();
-        if changes > 0 {
-            books.effects.insert("tier change".to_owned(), changes);
         }
         books.balances.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(books)
@@ -60,6 +57,13 @@ impl Books {
         let entries: BTreeSet<(i64, String)> = lines.into_iter().map(|line| (line.entry_id, line.kind)).collect();
         for (_, kind) in entries {
             *self.effects.entry(kind).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn add_tier_changes(&mut self, connection: &Connection, account: &str) -> Result<(), StoreError> {
+        for _ in views::tier_changes(connection, account)? {
+            *self.effects.entry("tier change".to_owned()).or_default() += 1;
         }
         Ok(())
     }

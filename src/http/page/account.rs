@@ -9,9 +9,10 @@ use super::books::{read, write};
 use super::event::{entries, tier_changes};
 use super::fault::Fault;
 use super::parts::{
-    Field, code, command, event as event_link, facts, moment_or_dash, nothing, or_dash, path, sentence, table, text,
+    Field, code, command, event as event_link, facts, looked_back, moment_or_dash, nothing, or_dash, path, query,
+    sentence, table, text,
 };
-use super::shell::{Frame, answer, to_the_story};
+use super::shell::{Frame, answer, to_the_story, was_done};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::quoted;
@@ -62,8 +63,8 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let done = asked.done.as_deref().and_then(|done| DONE.iter().find(|(word, _)| *word == done));
-    let above = html! { @if let Some((_, text)) = done { p.done role="status" { (text) } } };
+    let above =
+        html! { @if let Some(text) = was_done(&DONE, asked.done.as_deref()) { p.done role="status" { (text) } } };
     page(&private, &frame, id.into_inner(), StatusCode::OK, &above, &Entry::fresh()?).await
 }
 
@@ -175,10 +176,24 @@ fn render(story: &AccountStory, entry: &Entry, frame: &Frame) -> Markup {
         @if !story.money_back.is_empty() { h2 { "Refunds and disputes" } (money_back(&story.money_back)) }
         h2 { "Events" }
         (events::table_of(&story.events, now))
+        (looked_back(story.events_edge.as_ref(), now))
         (form(&story.account.account_id, entry, frame))
         h2 { "Audit" }
         (audit::table_of(&story.audit, now))
+        (looked_back(story.audit_edge.as_ref(), now))
+        (further(&story.account.account_id))
         p.faint { "At most " (TOLD) " of each are shown; " (command("billingd accounts show ID --limit N")) " tells more." }
+    }
+}
+
+/// The whole lists of it.
+fn further(id: &str) -> Markup {
+    let all = |place| query(place, &[("account", id)]);
+    html! {
+        nav.pages aria-label="More of this account" {
+            a href=(all("/events")) { "All its events" }
+            a href=(all("/audit")) { "All its audit rows" }
+        }
     }
 }
 

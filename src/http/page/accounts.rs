@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, account, nothing, or_dash, query, table, text};
+use super::parts::{Field, ROWS, account, given, nothing, or_dash, query, table, text};
 use super::shell::Frame;
 use crate::http::private::{Operator, Private};
 use crate::ops::words::amount;
@@ -28,14 +28,13 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let filter = AccountFilter { search: given(&asked.search), after: given(&asked.after), limit: ROWS };
     let listed: Vec<Listed> = read(&private, move |connection| {
         let accounts = views::accounts(connection, &filter)?;
         accounts
             .into_iter()
             .map(|account| {
-                let balances = views::balances(connection, Some(&account.account_id))?;
+                let balances = views::balances(connection, &account.account_id)?;
                 Ok((account, balances))
             })
             .collect()

@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, account, event, moment, nothing, passage, query, table, text};
+use super::parts::{Field, ROWS, account, event, given, looked_back, moment, nothing, passage, query, table, text};
 use super::shell::Frame;
 use crate::domain::event::UnixSeconds;
 use crate::http::private::{Operator, Private};
+use crate::store::found::Found;
 use crate::store::views::{self, AuditFilter, AuditRow};
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,7 +29,6 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let filter = AuditFilter {
         account: given(&asked.account),
         event: given(&asked.event),
@@ -36,8 +36,8 @@ pub(super) async fn show(
         before: asked.before,
         limit: ROWS,
     };
-    let mut rows = read(&private, move |connection| views::audit(connection, &filter)).await?;
-    rows.reverse();
+    let mut found = read(&private, move |connection| views::audit(connection, &filter)).await?;
+    found.rows.reverse();
     let body = html! {
         h1 { "Audit log" }
         form.filter method="get" action="/audit" role="search" {
@@ -45,22 +45,24 @@ pub(super) async fn show(
             (Field { name: "event", label: "Event (its id)", value: &asked.event, required: false }.render())
             button { "Show" }
         }
-        (table_of(&rows, frame.now))
-        (pages(&asked, &rows))
+        (table_of(&found.rows, frame.now))
+        (looked_back(found.edge.as_ref(), frame.now))
+        (pages(&asked, &found))
     };
     Ok(frame.answer("/audit", "Audit log", &body))
 }
 
-fn pages(asked: &Asked, rows: &[AuditRow]) -> Markup {
+fn pages(asked: &Asked, Found { rows, edge }: &Found<AuditRow>) -> Markup {
     let (account, event) = (asked.account.as_str(), asked.event.as_str());
-    let older = rows.last().filter(|row| rows.len() >= usize::try_from(ROWS).unwrap_or(usize::MAX) && row.seq > 1);
+    let full = rows.last().filter(|row| rows.len() >= usize::try_from(ROWS).unwrap_or(usize::MAX) && row.seq > 1);
+    let older = full.map(|row| row.seq.to_string()).or(edge.as_ref().map(|edge| edge.before.clone()));
     html! {
         nav.pages aria-label="More rows" {
             @if asked.before.is_some() {
                 a href=(query("/audit", &[("account", account), ("event", event)])) { "The newest" }
             }
-            @if let Some(row) = older {
-                a rel="next" href=(query("/audit", &[("account", account), ("event", event), ("before", &row.seq.to_string())])) {
+            @if let Some(before) = older {
+                a rel="next" href=(query("/audit", &[("account", account), ("event", event), ("before", &before)])) {
                     "Older"
                 }
             }

@@ -14,7 +14,7 @@ pub(super) async fn read<T: Send + 'static>(
     private: &web::Data<Private>,
     work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Fault> {
-    Ok(private.read(move |reader| reader.read(work)).await?)
+    Ok(private.lists.read(move |reader| reader.read(work)).await?)
 }
 
 /// Calls an operation that writes. What it refuses, by an `E`, is the page's to tell.

@@ -11,7 +11,7 @@ use super::parts::{
     Field, account, code, command, event as event_link, facts, moment, nothing, or_dash, path, sentence, table, text,
     told,
 };
-use super::shell::{Frame, answer, to_the_story};
+use super::shell::{Frame, answer, to_the_story, was_done};
 use super::{audit, events};
 use crate::domain::event::UnixSeconds;
 use crate::domain::ids::EventId;
@@ -56,8 +56,7 @@ pub(super) async fn show(
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
     let frame = Frame { operator, now: (private.clock)() / 1000 };
-    let done = asked.done.as_deref().and_then(|done| DONE.iter().find(|(word, _)| *word == done));
-    let beside = Beside { done: done.map(|(_, text)| *text), ..Beside::default() };
+    let beside = Beside { done: was_done(&DONE, asked.done.as_deref()), ..Beside::default() };
     page(&private, &frame, id.into_inner(), StatusCode::OK, &beside).await
 }
 
@@ -104,7 +103,10 @@ pub(super) async fn replay(
     let asked = id.clone();
     let ran = write(&private, move |desk| {
         let ran = replay::replay(desk, &errand, &[asked], Vec::new(), how, now)?;
-        errand.run_woken(desk, now)?;
+        // What has run stands. Whom it woke is marked so in the books, and the writer runs them in any case.
+        if let Err(error) = errand.run_woken(desk, now) {
+            tracing::warn!(%error, "what a replay has woken was not run at once; the writer runs it");
+        }
         Ok::<_, StoreError>(ran)
     });
     let end = ran.await??.pop().map(|ran| ran.end);

@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 use super::books::read;
 use super::fault::Fault;
-use super::parts::{Field, ROWS, account, choice, code, moment, nothing, path, query, table, text};
+use super::parts::{Field, ROWS, account, choice, code, given, looked_back, moment, nothing, path, query, table, text};
 use super::shell::Frame;
+use crate::clock::{self, UnixMillis};
 use crate::config;
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::counted;
@@ -15,12 +16,7 @@ use crate::http::private::{Operator, Private};
 use crate::ops::adjust::{self, AdjustError};
 use crate::store::StoreError;
 use crate::store::events::{self, EventRow, Filter};
-
-const STATUSES: [(&str, &str); 4] =
-    [("", "any"), ("failed", "failed, dead letters too"), ("pending", "pending"), ("completed", "completed")];
-
-const OUTCOMES: [(&str, &str); 5] =
-    [("", "any"), ("applied", "applied"), ("no_effect", "no effect"), ("stale", "stale"), ("ignored", "ignored")];
+use crate::store::found::Found;
 
 const SINCES: [(&str, &str); 5] = [
     ("", "ever"),
@@ -47,9 +43,10 @@ pub(super) async fn show(
     operator: Operator,
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
+    let now = (private.clock)();
+    let frame = Frame { operator, now: now / 1000 };
     let asked = asked.into_inner();
-    let filter = filter(&asked, frame.now)?;
+    let filter = filter(&asked, now)?;
     let found = read(&private, move |connection| {
         let account = match filter.account.as_deref().map(|name| adjust::find_account(connection, name)) {
             None => None,
@@ -64,16 +61,15 @@ pub(super) async fn show(
         h1 { "Events" }
         (form(&asked))
         @match &found {
-            Ok(rows) => { (table_of(rows, frame.now)) (pages(&asked, rows)) },
+            Ok(found) => { (table_of(&found.rows, frame.now)) (looked_back(found.edge.as_ref(), frame.now)) (pages(&asked, found)) },
             Err(unknown) => p.problem role="alert" { (text(&unknown.to_string())) },
         }
     };
     Ok(frame.answer("/events", "Events", &body))
 }
 
-fn filter(asked: &Asked, now: UnixSeconds) -> Result<Filter, Fault> {
-    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-    let one_of = |text: &str, words: &[(&str, &str)]| match words.iter().any(|(word, _)| *word == text) {
+fn filter(asked: &Asked, now: UnixMillis) -> Result<Filter, Fault> {
+    let one_of = |text: &str, words: &[&str]| match text.is_empty() || words.contains(&text) {
         true => Ok(given(text)),
         false => Err(Fault::invalid("the filter has a status or an outcome that no event has; choose one in the form")),
     };
@@ -81,12 +77,12 @@ fn filter(asked: &Asked, now: UnixSeconds) -> Result<Filter, Fault> {
         None => None,
         Some(text) => {
             let since = config::parse_duration(&text).map_err(|error| Fault::invalid(error.to_string()))?;
-            Some(now.saturating_sub(i64::try_from(since.as_secs()).unwrap_or(i64::MAX)))
+            Some(clock::seconds_before(now, since))
         }
     };
     Ok(Filter {
-        status: one_of(&asked.status, &STATUSES)?,
-        outcome: one_of(&asked.outcome, &OUTCOMES)?,
+        status: one_of(&asked.status, &events::STATUSES)?,
+        outcome: one_of(&asked.outcome, &events::OUTCOMES)?,
         kind: given(&asked.r#type),
         account: given(&asked.account),
         since,
@@ -98,8 +94,8 @@ fn filter(asked: &Asked, now: UnixSeconds) -> Result<Filter, Fault> {
 fn form(asked: &Asked) -> Markup {
     html! {
         form.filter method="get" action="/events" role="search" {
-            (choice("status", "Status", &asked.status, &STATUSES))
-            (choice("outcome", "Outcome", &asked.outcome, &OUTCOMES))
+            (choice("status", "Status", &asked.status, &any_of(&events::STATUSES)))
+            (choice("outcome", "Outcome", &asked.outcome, &any_of(&events::OUTCOMES)))
             (Field { name: "type", label: "Type", value: &asked.r#type, required: false }.render())
             (Field { name: "account", label: "Account (id or reference)", value: &asked.account, required: false }.render())
             (choice("since", "Received in", &asked.since, &SINCES))
@@ -108,7 +104,17 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-fn pages(asked: &Asked, rows: &[EventRow]) -> Markup {
+/// A choice of these words, or of none.
+fn any_of(words: &[&'static str]) -> Vec<(&'static str, &'static str)> {
+    let label = |word| match word {
+        "failed" => "failed, dead letters too",
+        "no_effect" => "no effect",
+        other => other,
+    };
+    std::iter::once(("", "any")).chain(words.iter().map(|word| (*word, label(*word)))).collect()
+}
+
+fn pages(asked: &Asked, found: &Found<EventRow>) -> Markup {
     let at = |before: &str| {
         query(
             "/events",
@@ -122,11 +128,12 @@ fn pages(asked: &Asked, rows: &[EventRow]) -> Markup {
             ],
         )
     };
-    let older = rows.last().filter(|_| i64::try_from(rows.len()).is_ok_and(|shown| shown >= ROWS));
+    let full = found.rows.last().filter(|_| i64::try_from(found.rows.len()).is_ok_and(|shown| shown >= ROWS));
+    let older = full.map(|row| &row.event_id).or(found.edge.as_ref().map(|edge| &edge.before));
     html! {
         nav.pages aria-label="More events" {
             @if !asked.before.is_empty() { a href=(at("")) { "The newest" } }
-            @if let Some(row) = older { a rel="next" href=(at(&row.event_id)) { "Older" } }
+            @if let Some(id) = older { a rel="next" href=(at(id)) { "Older" } }
         }
     }
 }

@@ -38,8 +38,12 @@ impl Fault {
 
 impl From<Problem> for Fault {
     fn from(problem: Problem) -> Self {
+        let status = problem.status_code();
+        if status.is_client_error() {
+            return Self { status, title: "Not understood", detail: problem.to_string() };
+        }
         let detail = format!("{problem}. `journalctl -u billingd` and `billingd doctor` tell more");
-        Self { status: problem.status_code(), title: "This cannot be shown now", detail }
+        Self { status, title: "This cannot be shown now", detail }
     }
 }
 

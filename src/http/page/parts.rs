@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::age;
 use crate::ops::words::{plain, time};
+use crate::store::found::Edge;
 
 /// So many rows stand on a page; the next ones are a link away.
 pub(super) const ROWS: i64 = 50;
@@ -130,6 +131,18 @@ pub(super) fn moment(at: UnixSeconds, now: UnixSeconds) -> Markup {
 /// A moment or a dash.
 pub(super) fn moment_or_dash(at: Option<UnixSeconds>, now: UnixSeconds) -> Markup {
     at.map_or_else(nothing, |at| moment(at, now))
+}
+
+/// What stands in a field of a form, unless it is blank.
+pub(super) fn given(text: &str) -> Option<String> {
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Where a search ended before it had found enough.
+pub(super) fn looked_back(edge: Option<&Edge>, now: UnixSeconds) -> Markup {
+    html! {
+        @if let Some(edge) = edge { p.faint { "Looked back to " (moment(edge.looked_back_to, now)) "; there may be older ones." } }
+    }
 }
 
 /// `3m ago`, `in 2h 5m`.

@@ -98,6 +98,11 @@ pub(in crate::http) fn document(title: &str, body: &Markup) -> Markup {
     }
 }
 
+/// What is told for a word that [`to_the_story`] sent; nothing for any other.
+pub(super) fn was_done(words: &[(&str, &'static str)], done: Option<&str>) -> Option<&'static str> {
+    words.iter().find(|(word, _)| Some(*word) == done).map(|(_, text)| *text)
+}
+
 /// To the page that shows what was done; `done` is a word of ours.
 pub(super) fn to_the_story(path: &str, done: &str) -> HttpResponse {
     see_other(&query(path, &[("done", done)]))
