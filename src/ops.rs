@@ -1,6 +1,7 @@
 //! The operations: each owns its transaction, and is the only place where the rules of [`crate::domain`] and the
 //! tables of [`crate::store`] meet. HTTP, command line and jobs are three doors to the same operations.
 
+mod account_of_key;
 pub mod adjust;
 pub mod adopt;
 pub mod alerts;

@@ -17,8 +17,8 @@ use crate::domain::decision::Outcome;
 use crate::domain::event::{Body, Customer, Event, Subscription, UnixSeconds};
 use crate::domain::ids::EventId;
 use crate::domain::subscription::State;
+use crate::ops::account_of_key;
 use crate::ops::ingest::{Answer, Delivery, Errand};
-use crate::ops::reconcile::account;
 use crate::ops::seen::Seen;
 use crate::store::events::{self, Source};
 use crate::store::payload::Payload;
@@ -99,7 +99,7 @@ pub enum AdoptError {
     #[error("stripe.api_key opens {} mode, and these books are of {} mode; give the key of that mode", mode(.0), mode(&!.0))]
     OtherMode(bool),
     /// The key opens another account.
-    #[error("{}", account::ANOTHER)]
+    #[error("{}", account_of_key::ANOTHER)]
     OtherAccount,
     /// What Stripe told is not what was asked for.
     #[error("Stripe told of something that is no {0}; nothing is changed; try again")]
@@ -151,7 +151,7 @@ pub fn plan<B: Look>(
     if let Some(other) = mode.told.filter(|told| *told != livemode) {
         return Err(AdoptError::OtherMode(other));
     }
-    if account::is_another(place.books, api, &errand.rules().policy, now / 1000)? {
+    if account_of_key::is_another(place.books, api, &errand.rules().policy, now / 1000)? {
         return Err(AdoptError::OtherAccount);
     }
     let began = mode.date.unwrap_or(now / 1000);

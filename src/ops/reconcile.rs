@@ -1,11 +1,10 @@
 //! Compares the books with Stripe, and tells what differs. It fetches the events that never came and runs them as any
 //! others; beyond that it changes nothing but its findings.
 //!
-//! In the order of a run: `account.rs` (whose key it is), `backfill.rs` (events, and silence), `subscriptions.rs`, `invoices.rs`, `checkouts.rs`,
+//! In the order of a run: `backfill.rs` (events, and silence), `subscriptions.rs`, `invoices.rs`, `checkouts.rs`,
 //! `money.rs` (refunds and disputes), `books.rs` (what needs nobody else), `conclude.rs` (what is written down). All walk
 //! through pages, and keep in memory only what differs. `run.rs` is what they share.
 
-pub(super) mod account;
 mod backfill;
 mod books;
 mod checkouts;
@@ -23,12 +22,13 @@ use serde::Serialize;
 use crate::clock::UnixMillis;
 use crate::domain::event::UnixSeconds;
 use crate::domain::policy::Policy;
+use crate::ops::account_of_key;
 use crate::stop::Stop;
 use crate::store::reader::Reader;
 use crate::store::{Desk, StoreError, runs};
 use crate::stripe::client::Api;
 
-use run::{Need, Run};
+use run::{Need, Run, Trouble};
 
 /// What is right, and how far to look.
 #[derive(Debug, Clone)]
@@ -170,7 +170,7 @@ pub fn run(place: Place<'_>, desk: &mut impl Desk, rules: &Rules, options: Optio
     let known = place.reader.read(runs::known)?;
     let number = desk.write(move |transaction| runs::begin(transaction, started))?;
     let mut run = Run::begin(place, rules, options, known, started)?;
-    run.part("the account", Need::IfTold, account::check)?;
+    run.part("the account", Need::IfTold, own_account)?;
     let endpoints = run.part("webhook endpoints", Need::IfTold, backfill::endpoints)?;
     let events = run.part("events", Need::Always, |run| backfill::events(run, desk, endpoints.as_deref()))?;
     // Without them our side is not what it could be, and what differs would mean nothing.
@@ -179,6 +179,12 @@ pub fn run(place: Place<'_>, desk: &mut impl Desk, rules: &Rules, options: Optio
     }
     run.part("the books", Need::Always, books::prove)?;
     conclude::conclude(run, desk, number, events.is_some())
+}
+
+/// Nothing is compared with another account.
+fn own_account(run: &mut Run<'_>) -> Result<(), Trouble> {
+    let is_another = account_of_key::is_another(run.place.reader, run.place.api, &run.rules.policy, run.started)?;
+    if is_another { Err(Trouble::OtherAccount) } else { Ok(()) }
 }
 
 fn compare(run: &mut Run<'_>) -> Result<(), StoreError> {

@@ -447,7 +447,7 @@ fn an_argument_that_cannot_be_read_is_a_usage_error_that_says_what_is_allowed() 
         (&["events", "replay", "a\nb"], id),
         (&["events", "dismiss", "", "--reason", "a test"], id),
         (&["events", "dismiss", "evt_1", "--reason", " "], text),
-        (&["events", "list", "--status", "lost"], "possible values: failed, pending, completed"),
+        (&["events", "list", "--status", "lost"], "possible values: dead_letter, failed, pending, completed"),
         (&["events", "list", "--limit", "0"], "1..=100000"),
         (&["findings", "acknowledge", "0", "--reason", "a test"], "1.."),
         (&["findings", "acknowledge", "1", "--reason", ""], text),

@@ -274,9 +274,9 @@ fn what_somebody_else_wrote_is_no_command_to_copy() {
     billing.somebody_runs("UPDATE events SET reason = 'for `c`', outcome = 'ignored', dismissed = 1");
     let session = Session::begin(&billing);
     let here = format!("/events/{}", encoded(id).replace('+', "%20"));
-    let entry = [("amount", "-1"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
+    let entry = [("amount", "1"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
     session.does("/accounts/cus_1%60a%60/adjust", &entry);
-    let again = [("amount", "-2"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
+    let again = [("amount", "2"), ("unit", "x`d`"), ("reason", "x"), ("key", "k`e`")];
     let pages = [
         session.posts("/accounts/cus_1%60a%60/adjust", &again),
         session.posts("/accounts/none%60f%60/adjust", &again),

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use crate::domain::event::UnixSeconds;
 use crate::domain::reconcile::{Difference, Kind, OpenEvent};
+use crate::ops::account_of_key;
 use crate::store::runs::Known;
 use crate::store::{StoreError, compare, findings};
 use crate::stripe::ask::NoAnswer;
 use crate::stripe::client::Kind as ApiKind;
 
-use super::{Counts, Options, Place, Rules, account};
+use super::{Counts, Options, Place, Rules};
 
 /// An event that was told to Stripe's list late is fetched by the next run: so far back it looks once more, in seconds.
 const OVERLAP_S: i64 = 3_600;
@@ -165,7 +166,7 @@ impl<'a> Run<'a> {
             }
             Err(Trouble::OtherAccount) => {
                 (self.is_over, self.key_fits) = (true, false);
-                self.cut_short.push(format!("{name}: {}", account::ANOTHER));
+                self.cut_short.push(format!("{name}: {}", account_of_key::ANOTHER));
             }
             Err(Trouble::TooMany(left)) => {
                 self.cut_short.push(format!(

@@ -9,13 +9,11 @@ use crate::store::{StoreError, compare};
 use crate::stripe::ask;
 use crate::stripe::client::{Api, path};
 
-use super::run::{REACH_S, Run, Trouble};
-
-/// Stripe forgets an event some time within its last day.
-const LAST_DAY_S: i64 = 86_400;
+/// So far back Stripe surely knows an event, in seconds: it forgets it some time within its thirtieth day.
+const LATELY_S: i64 = 29 * 86_400;
 
 /// What to tell when the key opens another account.
-pub(in crate::ops) const ANOTHER: &str = "stripe.api_key opens another account than the one these webhooks come from: Stripe knows none of the events that \
+pub(super) const ANOTHER: &str = "stripe.api_key opens another account than the one these webhooks come from: Stripe knows none of the events that \
      were delivered here last; give the key of that account";
 
 /// Where objects are read, by how their ids begin.
@@ -28,24 +26,18 @@ const COLLECTIONS: [(&str, &str); 6] = [
     ("re_", "/v1/refunds"),
 ];
 
-/// Nothing is compared with the books of another account.
-pub(super) fn check(run: &mut Run<'_>) -> Result<(), Trouble> {
-    let is_another = is_another(run.place.reader, run.place.api, &run.rules.policy, run.started)?;
-    if is_another { Err(Trouble::OtherAccount) } else { Ok(()) }
-}
-
 /// Whether the key opens another account: asks for the newest events that were delivered here. Where there are none, or
 /// there is no answer, nobody can tell.
 ///
 /// # Errors
 /// [`StoreError`].
-pub(in crate::ops) fn is_another(
+pub(super) fn is_another(
     books: &impl Look,
     api: &dyn Api,
     policy: &Policy,
     now: UnixSeconds,
 ) -> Result<bool, StoreError> {
-    let (since, account) = (now - REACH_S + LAST_DAY_S, policy.connected_account.as_deref());
+    let (since, account) = (now - LATELY_S, policy.connected_account.as_deref());
     let ours = books.look(|connection| compare::delivered_lately(connection, since, policy.livemode, account))?;
     // One may be a sample that somebody sent, but hardly all of them.
     let is_known = |(event, object): &(_, Option<String>)| {
