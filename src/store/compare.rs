@@ -39,7 +39,7 @@ pub fn arrived(connection: &Connection, ids: &[&str]) -> Result<HashMap<String, 
 }
 
 /// The newest events since `since` that Stripe delivered for these books, each with its object, at most five, as far as
-/// the last deliveries tell.
+/// the last deliveries tell; what was ignored may be of anybody.
 ///
 /// # Errors
 /// [`StoreError::Sql`].
@@ -53,7 +53,7 @@ pub fn delivered_lately(
                FROM (SELECT * FROM events INDEXED BY events_delivered
                      WHERE source = 'webhook' ORDER BY received_at DESC LIMIT :step)
                WHERE created_at >= :since AND livemode = :livemode AND stripe_account IS :account
-                 AND substr(event_id, 1, 4) = 'evt_' AND type NOT LIKE 'v2.%'
+                 AND substr(event_id, 1, 4) = 'evt_' AND type NOT LIKE 'v2.%' AND outcome IS NOT 'ignored'
                ORDER BY created_at DESC, event_id LIMIT 5";
     let parameters = named_params! { ":step": STEP, ":since": since, ":livemode": livemode, ":account": account };
     select(connection, sql, parameters, |row| Ok((row.get("event_id")?, row.get("object_id")?)))

@@ -182,6 +182,10 @@ fn the_key_of_another_account_writes_nothing_into_the_books() {
     site.hears([&dated(invoice_paid(Shape::New, "evt_1", "in_1", "cus_1", 2_000), NOW - 30 * DAY)]);
     site.fake.remove("evt_1");
     assert_eq!(site.reconcile().result, Ended::Ok, "Stripe has forgotten it");
+    let mut site = Site::under(test_mode(), NOW);
+    site.hears([&event(Shape::New, "evt_1", "a.new.thing", json!({ "id": "n_1", "object": "n" }))]);
+    site.fake.remove("evt_1");
+    assert_eq!(site.reconcile().result, Ended::Ok, "what is not for us proves nothing");
 }
 
 #[test]
