@@ -58,11 +58,10 @@ impl Entry {
 
 pub(super) async fn show(
     private: web::Data<Private>,
-    operator: Operator,
+    frame: Frame,
     id: web::Path<String>,
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
     let above =
         html! { @if let Some(text) = was_done(&DONE, asked.done.as_deref()) { p.done role="status" { (text) } } };
     page(&private, &frame, id.into_inner(), StatusCode::OK, &above, &Entry::fresh()?).await

@@ -8,7 +8,7 @@ use super::books::read;
 use super::fault::Fault;
 use super::parts::{Field, ROWS, account, given, nothing, or_dash, query, table, text};
 use super::shell::Frame;
-use crate::http::private::{Operator, Private};
+use crate::http::private::Private;
 use crate::ops::words::amount;
 use crate::store::views::{self, AccountFilter, AccountRow, BalanceRow};
 
@@ -24,10 +24,9 @@ type Listed = (AccountRow, Vec<BalanceRow>);
 
 pub(super) async fn show(
     private: web::Data<Private>,
-    operator: Operator,
+    frame: Frame,
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
     let filter = AccountFilter { search: given(&asked.search), after: given(&asked.after), limit: ROWS };
     let listed: Vec<Listed> = read(&private, move |connection| {
         let accounts = views::accounts(connection, &filter)?;

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::parts::{Field, ROWS, account, event, given, looked_back, moment, nothing, passage, query, table, text};
 use super::shell::Frame;
 use crate::domain::event::UnixSeconds;
-use crate::http::private::{Operator, Private};
+use crate::http::private::Private;
 use crate::store::found::Found;
 use crate::store::views::{self, AuditFilter, AuditRow};
 
@@ -25,10 +25,9 @@ pub(super) struct Asked {
 
 pub(super) async fn show(
     private: web::Data<Private>,
-    operator: Operator,
+    frame: Frame,
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
     let filter = AuditFilter {
         account: given(&asked.account),
         event: given(&asked.event),

@@ -51,11 +51,10 @@ struct Beside<'a> {
 
 pub(super) async fn show(
     private: web::Data<Private>,
-    operator: Operator,
+    frame: Frame,
     id: web::Path<String>,
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
     let beside = Beside { done: was_done(&DONE, asked.done.as_deref()), ..Beside::default() };
     page(&private, &frame, id.into_inner(), StatusCode::OK, &beside).await
 }

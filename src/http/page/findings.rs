@@ -37,10 +37,9 @@ struct Refused<'a> {
 
 pub(super) async fn show(
     private: web::Data<Private>,
-    operator: Operator,
+    frame: Frame,
     asked: web::Query<Asked>,
 ) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
     let status = status(asked.status.as_deref().unwrap_or_default())?;
     let listed = list(&private, status).await?;
     let body = html! {

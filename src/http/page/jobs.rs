@@ -9,14 +9,13 @@ use super::parts::{moment, nothing, or_dash, table};
 use super::shell::Frame;
 use crate::domain::event::UnixSeconds;
 use crate::domain::words::age;
-use crate::http::private::{Operator, Private};
+use crate::http::private::Private;
 use crate::store::jobs::{self, Run};
 
 /// So many runs are shown.
 const RUNS: i64 = 200;
 
-pub(super) async fn show(private: web::Data<Private>, operator: Operator) -> Result<HttpResponse, Fault> {
-    let frame = Frame { operator, now: (private.clock)() / 1000 };
+pub(super) async fn show(private: web::Data<Private>, frame: Frame) -> Result<HttpResponse, Fault> {
     let runs = read(&private, |connection| jobs::runs(connection, RUNS)).await?;
     let body = html! {
         h1 { "Jobs" }

@@ -1,13 +1,17 @@
 //! What is around every page: head, navigation, and who is looking.
 
-use actix_web::HttpResponse;
+use std::future::{Ready, ready};
+
+use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
+use actix_web::{FromRequest, HttpRequest, HttpResponse, web};
 use maud::{DOCTYPE, Markup, html};
 
 use super::parts::query;
 use crate::domain::event::UnixSeconds;
 use crate::http::answer::see_other;
-use crate::http::private::Operator;
+use crate::http::private::{Operator, Private};
+use crate::http::problem::Problem;
 
 /// Where the style sheet is.
 pub(in crate::http) const STYLE: &str = "/style.css";
@@ -26,6 +30,20 @@ const PLACES: [(&str, &str); 6] = [
 pub(super) struct Frame {
     pub(super) operator: Operator,
     pub(super) now: UnixSeconds,
+}
+
+impl FromRequest for Frame {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let clock = request.app_data::<web::Data<Private>>().map(|private| private.clock);
+        let clock = clock.ok_or_else(|| Problem::unavailable("unavailable", "the server is going away"));
+        ready(clock.and_then(|clock| {
+            let operator = Operator::from_request(request, payload).into_inner()?;
+            Ok(Self { operator, now: clock() / 1000 })
+        }))
+    }
 }
 
 impl Frame {
