@@ -17,7 +17,7 @@
 //! | [`store`] | all SQL; the writer thread; readers | JSON of Stripe, rules |
 //! | [`domain`] | the rules of money and state, pure | everything above, I/O, clock, SQL, JSON, async |
 //!
-//! [`config`], [`clock`], [`log`], [`samples`] and [`stop`] are leaves.
+//! [`config`], [`clock`], [`log`], [`outgoing`], [`samples`] and [`stop`] are leaves.
 
 pub mod app;
 pub mod cli;
@@ -30,6 +30,7 @@ pub mod jobs;
 pub mod log;
 pub mod notify;
 pub mod ops;
+pub mod outgoing;
 pub mod samples;
 pub mod stop;
 pub mod store;

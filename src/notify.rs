@@ -11,6 +11,7 @@ use ureq::Agent;
 
 use crate::config::CalledUrl;
 use crate::domain::alert::Notice;
+use crate::outgoing;
 
 /// For everything together.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,14 +60,7 @@ impl Sink {
     /// Tells nothing yet.
     #[must_use]
     pub fn new(url: CalledUrl) -> Self {
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(TIMEOUT))
-            .build()
-            .into();
+        let agent = outgoing::agent(url.expose(), CONNECT_TIMEOUT, TIMEOUT);
         Self { url, agent }
     }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use ureq::Agent;
 
 use crate::clock;
+use crate::outgoing;
 use crate::stripe::signature;
 
 /// As long as `stripe listen` waits for an answer.
@@ -52,13 +53,7 @@ impl Answered {
 
 impl Poster {
     pub(super) fn new(url: String, secret: String) -> Self {
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .timeout_global(Some(TIMEOUT))
-            .build()
-            .into();
+        let agent = outgoing::agent(&url, TIMEOUT, TIMEOUT);
         Self { agent, url, secret }
     }
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use thiserror::Error;
-use ureq::Agent;
-
 use super::feed::BYTES_MAX;
+use crate::outgoing;
+use thiserror::Error;
 
 /// For everything together.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,14 +31,7 @@ pub enum FetchError {
 /// # Errors
 /// [`FetchError`].
 pub fn fetch(url: &str) -> Result<Vec<u8>, FetchError> {
-    let agent: Agent = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_global(Some(TIMEOUT))
-        .build()
-        .into();
+    let agent = outgoing::agent(url, CONNECT_TIMEOUT, TIMEOUT);
     let response = agent.get(url).call().map_err(trouble)?;
     match response.status().as_u16() {
         200 => response.into_body().into_with_config().limit(BYTES_MAX).read_to_vec().map_err(trouble),

@@ -24,6 +24,7 @@ use ureq::http::uri::Uri;
 
 use crate::config::{CalledUrl, Secret};
 use crate::domain::ids::EventId;
+use crate::outgoing;
 use crate::stop::Stop;
 
 pub use answer::{Answer, Dated, Hints, Missed};
@@ -252,21 +253,13 @@ impl Api for Client {
     }
 }
 
-/// Only https may leave this machine, and only https goes through the proxy of the environment.
 fn agent(limits: &Limits, is_https: bool) -> Agent {
-    let mut config = Agent::config_builder()
-        .http_status_as_error(false)
-        .https_only(is_https)
-        .max_redirects(0)
-        .timeout_connect(Some(limits.connect))
-        .timeout_global(Some(limits.attempt))
+    outgoing::settings(is_https, limits.connect, limits.attempt)
         .max_idle_connections_per_host(usize::try_from(limits.at_once.get()).unwrap_or(usize::MAX))
         .user_agent(concat!("billingd/", env!("CARGO_PKG_VERSION")))
-        .accept("application/json");
-    if !is_https {
-        config = config.proxy(None);
-    }
-    config.build().into()
+        .accept("application/json")
+        .build()
+        .into()
 }
 
 /// Why there is no answer. The words are ours: the library's may quote the whole address.

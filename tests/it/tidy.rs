@@ -10,7 +10,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "app", "http", "jobs", "ops", "store", "stripe", "ecb", "notify", "domain", "config", "clock", "stop",
-            "log", "samples",
+            "log", "outgoing", "samples",
         ],
     ),
     ("app", &["http", "jobs", "ops", "store", "stripe", "notify", "domain", "config", "clock", "stop"]),
@@ -18,14 +18,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("jobs", &["ops", "store", "stripe", "ecb", "notify", "domain", "config", "clock", "stop"]),
     ("ops", &["store", "stripe", "domain", "clock", "stop"]),
     ("store", &["domain", "clock", "stop"]),
-    ("stripe", &["domain", "clock", "stop", "config"]),
-    ("ecb", &["domain"]),
-    ("notify", &["domain", "config"]),
+    ("stripe", &["domain", "clock", "stop", "config", "outgoing"]),
+    ("ecb", &["domain", "outgoing"]),
+    ("notify", &["domain", "config", "outgoing"]),
     ("domain", &[]),
     ("config", &[]),
     ("clock", &[]),
     ("stop", &[]),
     ("log", &["config"]),
+    ("outgoing", &[]),
     ("samples", &[]),
 ];
 
